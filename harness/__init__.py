@@ -1,0 +1,40 @@
+"""Whether distributed PyTorch code uses its collectives correctly; if not, which rank and line.
+
+The names below are the public face. They load on first use: importing this package imports
+neither torch nor pytest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness._errors import WorldError
+    from harness.layout import Layout, Rank, factorizations
+    from harness.verdict import Finding
+    from harness.world import World, WorldWarning
+
+__all__ = ["Finding", "Layout", "Rank", "World", "WorldError", "WorldWarning", "factorizations"]
+
+_HOMES = {
+    "Finding": "harness.verdict",
+    "Layout": "harness.layout",
+    "Rank": "harness.layout",
+    "World": "harness.world",
+    "WorldError": "harness._errors",
+    "WorldWarning": "harness.world",
+    "factorizations": "harness.layout",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'harness' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,180 @@
+"""What the plugin keeps for a pytest session: the settings, the running test and its phase."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import _options, _settings
+
+if TYPE_CHECKING:
+    from harness._supervisor import Outcome
+    from harness._worlds import WorldFactory
+
+FIXTURES = frozenset({"world", "class_world", "module_world", "package_world", "session_world"})
+
+_KEY = pytest.StashKey["_Session"]()
+
+
+class _Session:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.item: pytest.Item | None = None
+        self.phase = "call"
+        self.started = 0.0
+        self.installation: Any = None
+        self.modules: dict[str, ModuleType] = {}
+        values = _options.read(config)
+        self.preload = ("pytest", *values["world_preload"])
+        self.before = _settings.use(
+            _settings.Settings(
+                timeout=values["world_timeout"],
+                preload=self.preload,
+                env=values["world_env"],
+                stub_modules=values["world_stub_modules"],
+                seed=values["world_seed"],
+                log_level=_log_level(config),
+                verbosity=max(0, config.get_verbosity()),
+                bound=self.bound,
+                shipped=self.shipped,
+                on_output=self.on_output,
+            )
+        )
+        if values["world_mpu"] == "everywhere":
+            from harness import mpu
+
+            self.installation = mpu.install(extra_modules=values["world_stub_modules"])
+
+    def bound(self) -> tuple[float, float] | None:
+        """Seconds that a pytest-timeout leaves to the running test, and its length."""
+        if self.item is None or not self.config.pluginmanager.hasplugin("timeout"):
+            return None
+        whole = _test_timeout(self.item)
+        if whole is None:
+            return None
+        return whole - (time.monotonic() - self.started), whole
+
+    def shipped(self) -> list[ModuleType]:
+        """The modules of test code: those collected, and the conftest files."""
+        modules = dict(self.modules)
+        for plugin in self.config.pluginmanager.get_plugins():
+            if isinstance(plugin, ModuleType) and _is_conftest(plugin):
+                modules[plugin.__name__] = plugin
+        return [m for name, m in modules.items() if sys.modules.get(name) is m]
+
+    def on_output(self, outcome: Outcome) -> None:
+        """Show what ranks printed: live with ``-s``, else under the test if it fails."""
+        live = self.config.getoption("capture") == "no"
+        for rank, streams in enumerate(outcome.output):
+            for name, text in streams.items():
+                if not text:
+                    continue
+                if live:
+                    for line in text.splitlines():
+                        print(f"[rank {rank}] {line}")
+                elif self.item is not None:
+                    self.item.add_report_section(self.phase, f"{name} of rank {rank}", text)
+
+
+def configure(config: pytest.Config) -> None:
+    """Put the options in force."""
+    config.stash[_KEY] = _Session(config)
+
+
+def unconfigure(config: pytest.Config) -> None:
+    """Put back what was before; end the servers, if any were started."""
+    session = config.stash.get(_KEY, None)
+    if session is None:
+        return
+    if session.installation is not None:
+        session.installation.restore()
+    _settings.use(session.before)
+    launch = sys.modules.get("harness.launch._forkserver")
+    if launch is not None and _settings.current.preload != session.preload:
+        launch.close_servers(of=session.preload)
+
+
+def collected(session: pytest.Session) -> None:
+    """Note the test modules; start the server early if any test asks for a world."""
+    state = session.config.stash[_KEY]
+    wanted = False
+    for item in session.items:
+        module = getattr(item, "module", None)
+        if isinstance(module, ModuleType):
+            state.modules[module.__name__] = module
+        wanted = wanted or not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+    if wanted and not session.config.getoption("collectonly"):
+        from harness.launch._forkserver import server_for
+
+        server_for(_settings.current.preload).start()
+
+
+@contextlib.contextmanager
+def running(item: pytest.Item) -> Iterator[None]:
+    """``item`` is the running test."""
+    session = item.config.stash[_KEY]
+    outer = session.item, session.started
+    session.item, session.started = item, time.monotonic()
+    try:
+        yield
+    finally:
+        session.item, session.started = outer
+
+
+@contextlib.contextmanager
+def phase(item: pytest.Item, name: str) -> Iterator[None]:
+    """The running test is in its setup, call or teardown."""
+    session = item.config.stash[_KEY]
+    session.phase = name
+    yield
+
+
+@contextlib.contextmanager
+def factory(*, reuse: bool) -> Iterator[WorldFactory]:
+    """A maker of worlds, closed at the end."""
+    from harness._worlds import WorldFactory
+
+    with WorldFactory(reuse=reuse) as make:
+        yield make
+
+
+def _is_conftest(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and os.path.basename(file) == "conftest.py"
+
+
+def _log_level(config: pytest.Config) -> int | None:
+    import logging
+
+    text = config.getoption("log_level", None) or config.getini("log_level")
+    if not text:
+        return None
+    level = logging.getLevelName(str(text).upper())
+    return level if isinstance(level, int) else int(text) if str(text).isdigit() else None
+
+
+def _test_timeout(item: pytest.Item) -> float | None:
+    """The pytest-timeout of a test: its marker, else the option, the variable, the ini file."""
+    marker = item.get_closest_marker("timeout")
+    candidates: list[Any] = []
+    if marker is not None:
+        candidates.append(marker.args[0] if marker.args else marker.kwargs.get("timeout"))
+    candidates.append(item.config.getoption("timeout", None))
+    candidates.append(os.environ.get("PYTEST_TIMEOUT"))
+    with contextlib.suppress(ValueError, KeyError):
+        candidates.append(item.config.getini("timeout"))
+    for value in candidates:
+        if value is not None and value != "":
+            try:
+                seconds = float(value)
+            except (TypeError, ValueError):
+                continue
+            return seconds if seconds > 0 else None
+    return None

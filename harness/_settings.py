@@ -1,0 +1,46 @@
+"""What a world takes where its arguments say nothing: set by the plugin, or these defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness._supervisor import Outcome
+
+DEFAULT_TIMEOUT = 60.0
+
+
+@dataclass
+class Settings:
+    """The options of the session.
+
+    ``timeout`` is the world deadline in seconds. ``bound`` tells how many seconds a pytest-timeout
+    in force leaves to the running test, and its whole length; None where there is none.
+    ``shipped`` are the modules of test code: functions from them travel by value.
+    ``on_output`` takes what the ranks of a run printed, to be shown where the user looks for it.
+    """
+
+    timeout: float = DEFAULT_TIMEOUT
+    preload: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    stub_modules: tuple[str, ...] = ()
+    seed: int = 0
+    log_level: int | None = None
+    verbosity: int = 0
+    bound: Callable[[], tuple[float, float] | None] = lambda: None
+    shipped: Callable[[], list[ModuleType]] = list
+    on_output: Callable[[Outcome], None] | None = None
+
+
+current = Settings()
+"""The settings in force in this process."""
+
+
+def use(settings: Settings) -> Settings:
+    """Put ``settings`` in force; returns those that were."""
+    global current
+    before, current = current, settings
+    return before

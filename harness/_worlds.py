@@ -1,0 +1,54 @@
+"""What the fixtures hand out: a maker of worlds that closes them all at its end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from harness._errors import WorldError
+from harness.world import World
+
+
+class WorldFactory:
+    """``world(dp=2, cp=2)`` starts a `World`; options as for `World`.
+
+    With ``reuse`` (the fixtures of wider scope) the same arguments give the same live world, until
+    a run on it has failed.
+    """
+
+    def __init__(self, *, reuse: bool) -> None:
+        self._reuse = reuse
+        self._worlds: list[tuple[tuple[Any, ...], World]] = []
+
+    def __call__(self, dp: int = 1, cp: int = 1, **options: Any) -> World:
+        """Start a world of dp × cp (× ``tp`` × ``pp``) ranks."""
+        __tracebackhide__ = True
+        key = (dp, cp, sorted(options.items(), key=lambda item: item[0]))
+        if self._reuse:
+            for known, made in self._worlds:
+                if known == key and made.alive:
+                    return made
+        made = World(dp, cp, **options)
+        self._worlds.append((key, made))
+        made.start()
+        return made
+
+    def __enter__(self) -> WorldFactory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        __tracebackhide__ = True
+        trouble: list[str] = []
+        for _, made in self._worlds:
+            try:
+                made.close()
+            except WorldError as late:
+                trouble.append(str(late))
+        self._worlds.clear()
+        if trouble:
+            raise WorldError("\n".join(trouble))

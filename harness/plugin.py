@@ -1,0 +1,103 @@
+"""pytest's hooks and fixtures. They hold no logic, and importing them imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import _options, _session
+
+if TYPE_CHECKING:
+    from harness._worlds import WorldFactory
+
+pytest.register_assert_rewrite("harness.suites")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The ``--world-…`` options and their ini forms."""
+    _options.add(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the options; what is wrong with them is said now."""
+    _session.configure(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the server and with it every rank."""
+    _session.unconfigure(config)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the server early, while nothing needs it yet."""
+    _session.collected(session)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """One line where an option was changed."""
+    return _options.header(config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Know which test runs, and since when."""
+    with _session.running(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """What ranks print belongs to the phase of the test."""
+    with _session.phase(item, "setup"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """What ranks print belongs to the phase of the test."""
+    with _session.phase(item, "call"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """What ranks print belongs to the phase of the test."""
+    with _session.phase(item, "teardown"):
+        return (yield)
+
+
+@pytest.fixture
+def world() -> Iterator[WorldFactory]:
+    """``world(dp, cp, …)`` starts a `harness.World`; the test's end closes it."""
+    with _session.factory(reuse=False) as make:
+        yield make
+
+
+@pytest.fixture(scope="class")
+def class_world() -> Iterator[WorldFactory]:
+    """As ``world`` for a class: worlds asked for with the same arguments are shared."""
+    with _session.factory(reuse=True) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def module_world() -> Iterator[WorldFactory]:
+    """As ``world`` for a module: worlds asked for with the same arguments are shared."""
+    with _session.factory(reuse=True) as make:
+        yield make
+
+
+@pytest.fixture(scope="package")
+def package_world() -> Iterator[WorldFactory]:
+    """As ``world`` for a package: worlds asked for with the same arguments are shared."""
+    with _session.factory(reuse=True) as make:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def session_world() -> Iterator[WorldFactory]:
+    """As ``world`` for the session: worlds asked for with the same arguments are shared."""
+    with _session.factory(reuse=True) as make:
+        yield make
