@@ -1,0 +1,315 @@
+"""What runs inside a rank's process, from the fork to the last function.
+
+Contract: it is called once in a fresh child of the server, with its three descriptors, and never
+returns. It imports no pytest. It talks to the supervisor through one socket: records and results
+out, functions in. When the socket closes, the rank ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import io
+import logging
+import os
+import pickle
+import random
+import resource
+import signal
+import socket
+import sys
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from harness.launch import _outcomes, _processes
+from harness.launch._assertions import enrich_comparisons
+from harness.launch._pickling import dumps
+from harness.launch._spec import WorldSpec
+from harness.record._wire import Channel, unframe
+
+if TYPE_CHECKING:
+    from harness.record._stacks import WireStack
+
+READY, RESULT, LOG, BROKEN, RUN = "ready", "result", "log", "broken", "run"
+
+STACKS_SIGNAL = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUSR2
+"""The server sends it to ask a rank for the stacks of its threads."""
+
+
+def rank_main(
+    rank: int, spec: WorldSpec, store: str, sock: socket.socket, out: int, err: int, stacks: int
+) -> NoReturn:
+    """Become rank ``rank`` of the world: set up, then run what is sent until it is killed."""
+    code = 1
+    try:
+        _processes.die_with_parent()
+        _own_streams(out, err)
+        faulthandler.enable(file=sys.stderr, all_threads=True)
+        faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        channel = Channel(sock)
+        try:
+            body = _Rank(rank, spec, store, channel)
+        except BaseException as error:
+            channel.send(BROKEN, _outcomes.traceback_text(error))
+            raise
+        body.serve(sock)
+        code = 0
+    except BaseException as error:
+        if not isinstance(error, (SystemExit, KeyboardInterrupt)):
+            with contextlib.suppress(Exception):
+                sys.stderr.write(_outcomes.traceback_text(error))
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _own_streams(out: int, err: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for descriptor in {null, out, err} - {0, 1, 2}:
+        os.close(descriptor)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, "r", closefd=False))
+    # Line by line, so that what a rank printed before it was killed is there.
+    sys.stdout = _line_writer(1)
+    sys.stderr = _line_writer(2)
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
+
+
+def _line_writer(descriptor: int) -> io.TextIOWrapper:
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
+    )
+
+
+class _LogHandler(logging.Handler):
+    """Sends each log record of the rank, formatted, to the supervisor."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+        self.setFormatter(
+            logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s")
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record; like every handler, never fail the code that logs."""
+        try:
+            self._channel.send(LOG, self.format(record)[:10_000])
+        except Exception:
+            self.handleError(record)
+
+
+class _Rank:
+    """One rank of a live world."""
+
+    def __init__(self, rank: int, spec: WorldSpec, store: str, channel: Channel) -> None:
+        import torch
+        import torch.distributed as dist
+        from harness import mpu
+        from harness.layout import Rank
+        from harness.record._recorder import Recorder, Unsupported
+
+        self.spec = spec
+        self.channel = channel
+        self.rank = Rank(rank, spec.layout)
+        self._store = store
+        self._runs = 0
+        self._torch, self._dist, self._mpu = torch, dist, mpu
+        size = spec.layout.world_size
+        own_hash_seed = {n: v for n, v in os.environ.items() if n == "PYTHONHASHSEED"}
+        os.environ.clear()
+        os.environ.update(spec.env)
+        if spec.hash_seed:
+            os.environ.update(own_hash_seed)
+        os.environ.update(
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            WORLD_SIZE=str(size),
+            LOCAL_WORLD_SIZE=str(size),
+            GROUP_RANK="0",
+            # As torchrun sets them. Nothing listens there: the rendezvous is a file.
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT="29500",
+        )
+        os.chdir(spec.cwd)
+        sys.path[:] = spec.path
+        sys.argv = list(spec.argv)
+        torch.set_num_threads(spec.threads)
+        self._seed()
+        root = logging.getLogger()
+        root.addHandler(_LogHandler(channel))
+        if spec.log_level is not None:
+            root.setLevel(spec.log_level)
+        self.installation = mpu.install(
+            shadow_installed=spec.shadow_megatron, extra_modules=spec.stub_modules
+        )
+        enrich_comparisons(spec.verbosity)
+        self.recorder = Recorder(channel, rank)
+        self.recorder.groups.longest = self._timeout
+        self._init_process_group()
+        note = ""
+        if spec.record:
+            try:
+                self.recorder.install()
+            except Unsupported as error:
+                note = f"collectives are not recorded: {error}"
+            self.recorder.groups.announce(dist.group.WORLD, "world")
+        self._activate_mpu()
+        channel.send(READY, note)
+
+    @property
+    def _timeout(self) -> timedelta:
+        return timedelta(seconds=self.spec.timeout)
+
+    def _seed(self) -> None:
+        seed = self.spec.seed + int(self.rank)
+        random.seed(seed)
+        self._torch.manual_seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(seed % 2**32)
+
+    def _init_process_group(self) -> None:
+        from torch._C._distributed_c10d import FileStore
+
+        size = self.spec.layout.world_size
+        file = os.path.join(self._store, f"rendezvous-{self._runs}")
+        self._dist.init_process_group(
+            "gloo",
+            store=FileStore(file, size),
+            rank=int(self.rank),
+            world_size=size,
+            timeout=self._timeout,
+        )
+
+    def _activate_mpu(self) -> None:
+        if self.installation.is_real:
+            from megatron.core import parallel_state
+
+            layout = self.spec.layout
+            parallel_state.initialize_model_parallel(
+                tensor_model_parallel_size=layout.tp,
+                pipeline_model_parallel_size=layout.pp,
+                context_parallel_size=layout.cp,
+                expert_model_parallel_size=layout.ep,
+                expert_tensor_parallel_size=layout.etp,
+                order=layout.order,
+            )
+        # With the real Megatron too: rank.group() hands out groups of the harness's own.
+        self._mpu.activate(self.spec.layout, int(self.rank), self._make_group)
+
+    def _make_group(self, name: str, ranks: tuple[int, ...]) -> Any:
+        """Make a gloo group of ``ranks`` alone and at once, without the others' help.
+
+        gloo connects lazily (``TORCH_GLOO_LAZY_INIT``), so a group costs nothing until its first
+        collective, and a getter never waits for another rank.
+        """
+        from torch.distributed import distributed_c10d as torch_c10d
+
+        dist = self._dist
+        _, default_store = torch_c10d._world.pg_map[dist.group.WORLD]
+        make: Any = torch_c10d._new_process_group_helper
+        made, _ = make(
+            len(ranks),
+            ranks.index(int(self.rank)),
+            list(ranks),
+            dist.Backend("gloo"),
+            default_store,
+            f"mpu-{name}-{'-'.join(map(str, ranks))}",
+            timeout=self._timeout,
+            group_desc=name,
+        )
+        torch_c10d._world.pg_group_ranks[made] = {r: i for i, r in enumerate(ranks)}
+        self.recorder.groups.announce(made, name.partition("#")[0])
+        return made
+
+    # -- running ----------------------------------------------------------------------------
+
+    def serve(self, sock: socket.socket) -> None:
+        """Run functions as they come, until the socket ends."""
+        buffer = bytearray()
+        while True:
+            data = sock.recv(1 << 20)  # ends with the supervisor: its death closes the socket
+            if not data:
+                return
+            buffer += data
+            for _, payload in unframe(buffer):
+                self._run(payload)
+
+    def _run(self, payload: bytes) -> None:
+        if self._runs:
+            self.recorder.next_run()
+            self._mpu.reset()
+            if not self._dist.is_initialized():
+                # The last function destroyed the default group, as scripts do at their end.
+                self._mpu.deactivate()
+                self._init_process_group()
+                self.recorder.groups.announce(self._dist.group.WORLD, "world")
+                self._activate_mpu()
+        self._runs += 1
+        send = self.channel.send
+        send("Started", time.monotonic())
+        try:
+            function, args, kwargs = pickle.loads(payload)
+            result = _call(function, self.rank, args, kwargs)
+            try:
+                data = dumps(result)
+            except Exception as error:
+                what = f"its result, a {type(result).__name__}, cannot be sent back: {error}"
+                raise TypeError(f"{what}. Return plain values or tensors.") from error
+        except BaseException as error:
+            self._flush()
+            self._ended_badly(error)
+            return
+        self._flush()
+        send(RESULT, data)
+        self._ended("returned")
+
+    def _flush(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ctypes.CDLL(None).fflush(None)  # what C code printed
+
+    def _ended_badly(self, error: BaseException) -> None:
+        from harness.record._recorder import call_behind
+        from harness.record._stacks import is_users
+
+        pickled = b""
+        with contextlib.suppress(Exception):
+            pickled = dumps(error)
+        self.channel.send(RESULT, pickled)
+        self._ended(
+            _outcomes.outcome(error),
+            type(error).__name__,
+            _outcomes.message_of(error),
+            _outcomes.traceback_text(error),
+            _outcomes.users_frames(error, is_users),
+            call_behind(error),
+        )
+
+    def _ended(
+        self,
+        how: str,
+        error: str = "",
+        message: str = "",
+        trace: str = "",
+        stack: WireStack = (),
+        inside: int | None = None,
+    ) -> None:
+        threads = self.recorder.live_threads()
+        self.channel.send_with_stack(
+            stack, "Ended", how, time.monotonic(), error, message, trace, inside, threads
+        )
+
+
+def _call(function: Any, rank: Any, args: Any, kwargs: Any) -> Any:
+    return function(rank, *args, **kwargs)

@@ -1,0 +1,400 @@
+"""The server: a process that has imported torch once and forks every rank from itself.
+
+It is started by the pytest process and ends with it. One socket brings a request per world, as
+the world's own control socket; that socket's end is the world's end, so whatever becomes of
+pytest, no rank outlives it. The server judges nothing: it forks, reaps, kills and asks for stacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.launch import _processes
+from harness.launch._spec import WorldSpec
+from harness.record._wire import frame, unframe
+
+REFUSED, STARTED, EXIT, STACKS, GONE = "refused", "started", "exit", "stacks", "gone"
+START, KILL = "start", "kill"
+
+FDS_PER_RANK = 3
+RANKS_PER_MESSAGE = 64
+"""A message may carry 253 descriptors."""
+
+STACKS_WITHIN = 0.25
+ORPHAN_CHECK = 1.0
+
+
+def receive_exactly(sock: socket.socket, length: int) -> bytes:
+    """Read ``length`` bytes; raises EOFError where the other side is gone."""
+    data = b""
+    while len(data) < length:
+        more = sock.recv(length - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+@dataclass
+class _World:
+    """A world of the server: its ranks' processes, and the socket to who asked for it."""
+
+    sock: socket.socket
+    store: str = ""
+    pids: dict[int, int] = field(default_factory=dict)
+    stacks: dict[int, int] = field(default_factory=dict)
+    buffer: bytearray = field(default_factory=bytearray)
+    ending: bool = False
+
+    def send(self, *values: Any) -> None:
+        """Tell the other side; its end is noticed elsewhere."""
+        with contextlib.suppress(OSError):
+            self.sock.sendall(frame(*values))
+
+
+@dataclass
+class _Request:
+    """A request for stacks that the ranks have not all answered."""
+
+    world: _World
+    number: int
+    sizes: dict[int, int]
+    before: dict[int, int]
+    states: dict[int, tuple[str, float]]
+    until: float
+
+
+class Server:
+    """The loop of the server process."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._parent = os.getppid()
+        self._worlds: dict[int, _World] = {}
+        self._by_pid: dict[int, tuple[_World, int]] = {}
+        self._asked: list[_Request] = []
+        self._trouble = ""
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(requests, selectors.EVENT_READ, self._new_world)
+        self._wake_read, self._wake_write = os.pipe()
+        for end in (self._wake_read, self._wake_write):
+            os.set_blocking(end, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._reap)
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Import what every rank needs, once. A module that fails is said at each start."""
+        import torch
+        import torch.distributed
+        import torch.distributed.nn
+        from harness import mpu
+        from harness.record import _recorder
+
+        torch.set_num_threads(1)
+        # What these load on their first call, no rank needs to load again.
+        torch.manual_seed(0)
+        mpu.install().restore()
+        _recorder.rehearse()
+        for module in modules:
+            try:
+                importlib.import_module(module)
+            except BaseException as error:
+                self._trouble = (
+                    f"world_preload: the module {module!r} cannot be imported: "
+                    f"{type(error).__name__}: {error}. Mend it or take it out of world_preload."
+                )
+        if threading.active_count() > 1:
+            names = ", ".join(t.name for t in threading.enumerate()[1:])
+            self._trouble = self._trouble or (
+                f"world_preload: importing {', '.join(modules)} left threads running ({names}), "
+                "and a process with threads cannot be forked safely. Take the module that starts "
+                "them out of world_preload."
+            )
+        gc.collect()
+        gc.freeze()  # never collected from now on, so the pages stay shared with the ranks
+
+    def serve(self) -> None:
+        """Run until the pytest process is gone."""
+        _processes.adopt_orphans()
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        try:
+            while os.getppid() == self._parent:
+                for key, _ in self._selector.select(0.005 if self._asked else ORPHAN_CHECK):
+                    if key.data() is False:
+                        return
+                self._answer_stacks()
+        finally:
+            for world in list(self._worlds.values()):
+                self._kill(world)
+            self._wait_for_all()
+
+    # -- worlds -----------------------------------------------------------------------------
+
+    def _new_world(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._requests, 1, 1)
+        if not data:
+            return False
+        sock = socket.socket(fileno=descriptors[0])
+        sock.settimeout(30)
+        world = _World(sock)
+        try:
+            length = int.from_bytes(receive_exactly(sock, 4), "little")
+            ranks, spec = pickle.loads(receive_exactly(sock, length))
+            received: list[int] = []
+            while len(received) < ranks * FDS_PER_RANK:
+                some, fds, _, _ = socket.recv_fds(sock, 1, RANKS_PER_MESSAGE * FDS_PER_RANK)
+                if not some:
+                    raise EOFError
+                received.extend(fds)
+        except (EOFError, OSError):
+            sock.close()
+            return True
+        if self._trouble:
+            world.send(REFUSED, self._trouble)
+            for descriptor in received:
+                os.close(descriptor)
+            sock.close()
+            return True
+        self._start(world, spec, received)
+        return True
+
+    def _start(self, world: _World, spec: WorldSpec, received: list[int]) -> None:
+        world.store = tempfile.mkdtemp(prefix="pytest-collectives-")
+        ranks = range(spec.layout.world_size)
+        groups = [received[r * FDS_PER_RANK : (r + 1) * FDS_PER_RANK] for r in ranks]
+        trouble = ""
+        for rank, descriptors in zip(ranks, groups, strict=True):
+            try:
+                stacks = _anonymous_file(f"stacks-{rank}")
+                world.stacks[rank] = stacks
+                pid = self._fork(rank, spec, world, descriptors, received, stacks)
+            except OSError as error:
+                trouble = f"rank {rank} could not be started: {error}"
+                break
+            world.pids[rank] = pid
+            self._by_pid[pid] = (world, rank)
+        for descriptor in received:
+            os.close(descriptor)
+        self._worlds[id(world)] = world
+        self._selector.register(
+            world.sock, selectors.EVENT_READ, lambda world=world: self._command(world)
+        )
+        if trouble:
+            world.send(REFUSED, trouble)
+            self._kill(world)
+        else:
+            world.send(STARTED, [world.pids[r] for r in ranks])
+
+    def _fork(
+        self,
+        rank: int,
+        spec: WorldSpec,
+        world: _World,
+        descriptors: list[int],
+        received: list[int],
+        stacks: int,
+    ) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._close_in_rank(world, set(received) - set(descriptors), stacks)
+            if spec.hash_seed:
+                _exec_rank(rank, spec, world.store, descriptors, stacks)
+            from harness.launch._rank import rank_main
+
+            sock, out, err = descriptors
+            rank_main(rank, spec, world.store, socket.socket(fileno=sock), out, err, stacks)
+        finally:
+            os._exit(1)
+
+    def _close_in_rank(self, own: _World, others: set[int], stacks: int) -> None:
+        """Close the server's descriptors: a rank that held them would hide that pytest is gone."""
+        self._selector.close()
+        self._requests.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        for world in (*self._worlds.values(), own):
+            with contextlib.suppress(OSError):
+                world.sock.close()
+            for descriptor in world.stacks.values():
+                if descriptor != stacks:
+                    with contextlib.suppress(OSError):
+                        os.close(descriptor)
+        for descriptor in others:
+            os.close(descriptor)
+
+    def _command(self, world: _World) -> None:
+        try:
+            data = world.sock.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._kill(world)
+            return
+        world.buffer += data
+        for message in unframe(world.buffer):
+            if message[0] == KILL:
+                self._kill(world)
+            elif message[0] == STACKS:
+                self._ask_stacks(world, message[1], message[2])
+
+    def _kill(self, world: _World) -> None:
+        world.ending = True
+        for pid in world.pids.values():
+            _processes.kill_tree(pid)
+        self._finish_if_empty(world)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._gone(pid, status)
+
+    def _gone(self, pid: int, status: int) -> None:
+        world, rank = self._by_pid.pop(pid, (None, -1))
+        if world is None:
+            return  # an adopted orphan
+        # A rank that dies leaves what it started: its process group is still named by its pid.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        del world.pids[rank]
+        world.send(EXIT, rank, _processes.describe_status(status))
+        self._finish_if_empty(world)
+
+    def _finish_if_empty(self, world: _World) -> None:
+        if world.pids or not world.ending or id(world) not in self._worlds:
+            return
+        del self._worlds[id(world)]
+        if not self._worlds:
+            self._kill_orphans()
+        for descriptor in world.stacks.values():
+            os.close(descriptor)
+        shutil.rmtree(world.store, ignore_errors=True)
+        self._selector.unregister(world.sock)
+        world.send(GONE)
+        world.sock.close()
+
+    def _kill_orphans(self) -> None:
+        """With no world left, any child is one that a rank started and left behind."""
+        for pid in _processes.children(os.getpid()):
+            if pid not in self._by_pid:
+                _processes.kill_tree(pid)
+
+    def _wait_for_all(self) -> None:
+        """At the end: SIGKILL is on its way to every rank; give the system a moment for it."""
+        until = time.monotonic() + 5
+        while self._worlds and time.monotonic() < until:
+            self._reap()
+            time.sleep(0.002)
+
+    # -- stacks -----------------------------------------------------------------------------
+
+    def _ask_stacks(self, world: _World, number: int, ranks: Sequence[int]) -> None:
+        from harness.launch._rank import STACKS_SIGNAL
+
+        live = [rank for rank in ranks if rank in world.pids]
+        states = {rank: _processes.state_and_cpu(world.pids[rank]) for rank in live}
+        before = {rank: os.fstat(world.stacks[rank]).st_size for rank in live}
+        for rank in live:
+            if states[rank][0] not in "TtZX":
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(world.pids[rank], STACKS_SIGNAL)
+        until = time.monotonic() + STACKS_WITHIN
+        self._asked.append(_Request(world, number, dict(before), before, states, until))
+
+    def _answer_stacks(self) -> None:
+        for request in list(self._asked):
+            world = request.world
+            sizes = {}
+            for rank in request.before:
+                with contextlib.suppress(OSError, KeyError):
+                    sizes[rank] = os.fstat(world.stacks[rank]).st_size
+            waited_for = [
+                rank
+                for rank, size in sizes.items()
+                if request.states[rank][0] not in "TtZX"
+                and (size == request.before[rank] or size != request.sizes[rank])
+            ]
+            request.sizes = sizes
+            if waited_for and time.monotonic() < request.until:
+                continue
+            self._asked.remove(request)
+            answer = {}
+            for rank, size in sizes.items():
+                start = request.before[rank]
+                with contextlib.suppress(OSError):
+                    text = os.pread(world.stacks[rank], size - start, start).decode(
+                        "utf-8", "replace"
+                    )
+                    answer[rank] = (*request.states[rank], text)
+            world.send(STACKS, request.number, answer)
+
+
+def _anonymous_file(name: str) -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    descriptor, path = tempfile.mkstemp()
+    os.unlink(path)
+    return descriptor
+
+
+def _exec_rank(rank: int, spec: WorldSpec, store: str, descriptors: list[int], stacks: int) -> None:
+    """Start the rank as a new interpreter: only so can it have a hash seed of its own."""
+    file = os.path.join(store, f"spec-{rank}")
+    with open(file, "wb") as stream:
+        pickle.dump(spec, stream)
+    for descriptor in (*descriptors, stacks):
+        os.set_inheritable(descriptor, True)
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}\n"
+        "import harness.launch._server as server; server.exec_main()"
+    )
+    numbers = [str(n) for n in (rank, *descriptors, stacks)]
+    environment = {**spec.env, "PYTHONHASHSEED": str(rank + 1)}
+    os.execve(sys.executable, [sys.executable, "-c", code, file, store, *numbers], environment)
+
+
+def exec_main() -> None:
+    """The entry of a rank that was started as a new interpreter."""
+    file, store, *numbers = sys.argv[1:]
+    rank, sock, out, err, stacks = map(int, numbers)
+    with open(file, "rb") as stream:
+        spec = pickle.load(stream)
+    import torch.distributed.nn  # noqa: F401 - as the server has it
+    from harness.launch._rank import rank_main
+
+    rank_main(rank, spec, store, socket.socket(fileno=sock), out, err, stacks)
+
+
+def main(descriptor: int, modules: Sequence[str]) -> None:
+    """The entry of the server process."""
+    requests = socket.socket(fileno=descriptor)
+    server = Server(requests)
+    server.preload(modules)
+    server.serve()

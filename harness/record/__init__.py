@@ -1,0 +1,41 @@
+"""Records: what a rank says it does. `_records` is plain data; the rest runs inside a rank."""
+
+from harness.record._records import (
+    P2P_OPS,
+    ROOTED_OPS,
+    Call,
+    Creation,
+    Destruction,
+    Ended,
+    Failed,
+    Finished,
+    Frame,
+    GroupMade,
+    Issued,
+    NativeWait,
+    Record,
+    Stack,
+    Started,
+    TensorInfo,
+    Waiting,
+)
+
+__all__ = [
+    "P2P_OPS",
+    "ROOTED_OPS",
+    "Call",
+    "Creation",
+    "Destruction",
+    "Ended",
+    "Failed",
+    "Finished",
+    "Frame",
+    "GroupMade",
+    "Issued",
+    "NativeWait",
+    "Record",
+    "Stack",
+    "Started",
+    "TensorInfo",
+    "Waiting",
+]

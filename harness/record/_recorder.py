@@ -1,0 +1,376 @@
+"""The recorder: wraps every collective of this rank, below all of torch's Python.
+
+Kernels under the dispatch key ``BackendSelect`` see each ``c10d::`` operator whoever calls it:
+user code, DDP's C++ reducer, FSDP, DTensor, functional collectives, another thread. The record
+leaves before the real call is made. Runs in a rank; never imports pytest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from harness.record._groups import GroupWatch
+from harness.record._operations import OPERATIONS, Operation, Reader
+from harness.record._stacks import user_stack
+from harness.record._wire import CALL, Channel
+
+_REDUCE_OPS = {
+    int(getattr(c10d.ReduceOp.RedOpType, name)): name
+    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+}
+
+
+class Unsupported(RuntimeError):
+    """This torch lacks what the recorder hooks into."""
+
+
+class Recorder:
+    """Records the collectives, waits and groups of this rank from ``install`` to ``uninstall``."""
+
+    def __init__(self, channel: Channel, rank: int) -> None:
+        self.channel = channel
+        self.rank = rank
+        self._calls = 0
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._threads: dict[int, int] = {threading.get_ident(): 0}
+        self._indices: dict[Any, int] = {}
+        self._works: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._pending_storages: dict[int, int] = {}
+        self._dtypes: dict[torch.dtype, str] = {}
+        self._libraries: list[Any] = []
+        self._real_wait: Callable[..., Any] | None = None
+        self.groups = GroupWatch(self)
+
+    # -- installing -------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Hook into torch. Raises `Unsupported` where this torch lacks the dispatch key."""
+        try:
+            after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+            open_library: Any = torch.library.Library  # untyped in torch
+            library = open_library("c10d", "IMPL")
+            functional = open_library("_c10d_functional", "IMPL")
+        except (AttributeError, RuntimeError) as error:
+            raise Unsupported(f"torch {torch.__version__} has no BackendSelect hook") from error
+        self._libraries = [library, functional]
+        for name, operation in OPERATIONS.items():
+            overload = getattr(getattr(torch.ops.c10d, name, None), "default", None)
+            if overload is not None:
+                kernel = self._kernel(Reader(name, operation, overload._schema), overload, after)
+                library.impl(name, kernel, "BackendSelect", with_keyset=True)
+        wait_tensor = torch.ops._c10d_functional.wait_tensor.default
+        functional.impl(
+            "wait_tensor",
+            self._wait_tensor_kernel(wait_tensor, after),
+            "BackendSelect",
+            with_keyset=True,
+        )
+        self._real_wait = c10d.Work.wait
+        c10d.Work.wait = self._work_wait(c10d.Work.wait)  # type: ignore[method-assign]
+        self.groups.install()
+
+    def uninstall(self) -> None:
+        """Leave torch as it was."""
+        self.groups.uninstall()
+        if self._real_wait is not None:
+            c10d.Work.wait = self._real_wait  # type: ignore[method-assign]
+        for library in self._libraries:
+            library._destroy()
+        self._libraries = []
+
+    # -- numbering --------------------------------------------------------------------------
+
+    def thread(self) -> int:
+        """The number of the calling thread: 0 for the main thread, then by first sight."""
+        ident = threading.get_ident()
+        number = self._threads.get(ident)
+        if number is None:
+            with self._lock:
+                number = self._threads.setdefault(ident, len(self._threads))
+        return number
+
+    def live_threads(self) -> tuple[int, ...]:
+        """The numbers of the threads, other than the main one, that made calls and still run."""
+        alive = {thread.ident for thread in threading.enumerate()}
+        return tuple(n for ident, n in self._threads.items() if n and ident in alive)
+
+    def next_call(self) -> int:
+        """Number what begins now."""
+        with self._lock:
+            number = self._calls
+            self._calls += 1
+        return number
+
+    def next_run(self) -> None:
+        """Begin counting calls afresh: the supervisor forgets a run that ended well."""
+        with self._lock:
+            self._indices.clear()
+            self._works.clear()
+            self._pending_storages.clear()
+            ident = threading.get_ident()
+            self._threads = {ident: 0}
+
+    # -- recording --------------------------------------------------------------------------
+
+    def _kernel(self, read: Reader, overload: Any, after: Any) -> Callable[..., Any]:
+        operation = read.operation
+        redispatch = overload.redispatch
+        send = self.channel.send
+        local = self._local
+        # An older torch does not say whether the caller will wait; then each step is recorded.
+        tells_async = read.knows("async_op")
+
+        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(local, "inside", False) or _is_phantom(read, args, kwargs):
+                return redispatch(keyset & after, *args, **kwargs)
+            local.inside = True
+            thread = self.thread()
+            number = -1
+            try:
+                asynchronous = bool(read("async_op", args, kwargs)) if tells_async else None
+                number = self._begin(read, operation, args, kwargs, thread, asynchronous)
+                out = redispatch(keyset & after, *args, **kwargs)
+            except BaseException as error:
+                if number >= 0:
+                    self._failed(number, thread, error)
+                raise
+            finally:
+                local.inside = False
+            work = out[-1] if isinstance(out, tuple) else out
+            if operation.blocks or work is None:
+                send("Finished", number, thread, time.monotonic())
+                return out
+            self._remember(work, number)
+            for tensor in _flat(read, operation, args, kwargs):
+                self._pending_storages[tensor.data_ptr()] = number
+            if asynchronous is False:
+                local.synchronous = number
+            else:
+                local.synchronous = -1
+                send("Issued", number, thread, time.monotonic())
+            return out
+
+        return kernel
+
+    def _begin(
+        self,
+        read: Reader,
+        operation: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        thread: int,
+        asynchronous: bool | None,
+    ) -> int:
+        group = c10d.ProcessGroup.unbox(read("process_group", args, kwargs))
+        key, ranks = self.groups.known(group)
+        peer = root = tag = None
+        if operation.root:
+            root = ranks[read(operation.root, args, kwargs)]
+        if operation.name in ("send", "recv"):
+            tag = read("tag", args, kwargs)
+            if operation.peer:
+                peer = ranks[read(operation.peer, args, kwargs)]
+            stream: Any = (key, operation.name, peer, tag)
+        else:
+            stream = key
+        reduce_op = None
+        if read.knows("reduce_op"):
+            boxed = read("reduce_op", args, kwargs)
+            reduce_op = _REDUCE_OPS.get(boxed.op())
+        inputs = outputs = ()
+        if operation.inputs:
+            inputs = self._tensors(read(operation.inputs, args, kwargs), operation.nested_inputs)
+        if operation.outputs:
+            outputs = self._tensors(read(operation.outputs, args, kwargs), operation.nested_outputs)
+        splits_in = splits_out = None
+        if operation.input_splits:
+            splits_in = tuple(read(operation.input_splits, args, kwargs)) or None
+            splits_out = tuple(read(operation.output_splits or "", args, kwargs)) or None
+        stack, loops, from_python = user_stack(sys._getframe(2))
+        handled = sys.exception()
+        during = f"{type(handled).__name__}: {str(handled)[:200]}" if handled is not None else ""
+        with self._lock:
+            number = self._calls
+            self._calls += 1
+            index = self._indices.get(stream, 0)
+            self._indices[stream] = index + 1
+            # Sent under the lock: the supervisor must read calls in the order of their numbers.
+            self.channel.send_with_stack(
+                stack,
+                CALL,
+                number,
+                thread,
+                key,
+                index,
+                operation.name,
+                reduce_op,
+                root,
+                peer,
+                tag,
+                inputs,
+                outputs,
+                splits_in,
+                splits_out,
+                asynchronous,
+                time.monotonic(),
+                from_python,
+                None,
+                during,
+                loops,
+            )
+        return number
+
+    def _tensors(self, value: Any, nested: bool) -> tuple[Any, ...]:
+        if isinstance(value, torch.Tensor):
+            return (self._tensor(value),)
+        if nested:
+            return tuple(self._tensor(t) for inner in value for t in inner)
+        return tuple(self._tensor(t) for t in value)
+
+    def _tensor(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        dtype = tensor.dtype
+        name = self._dtypes.get(dtype)
+        if name is None:
+            name = self._dtypes[dtype] = str(dtype).removeprefix("torch.")
+        if tensor.layout is not torch.strided:
+            return (name, tuple(tensor.shape), True, 0, 0)
+        version = 0 if tensor.is_inference() else tensor._version
+        storage = tensor.untyped_storage().data_ptr()
+        return (name, tuple(tensor.shape), tensor.is_contiguous(), storage, version)
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def _remember(self, boxed: Any, number: int) -> None:
+        work = c10d.Work.unbox(boxed)
+        # Kept alive until the caller holds it: then Python hands out this very object again, and
+        # its identity leads from a later wait() back to the call.
+        self._local.work = work
+        key = id(work)
+
+        def forget(_: Any, key: int = key, number: int = number) -> None:
+            entry = self._works.get(key)
+            if entry is not None and entry[1] == number:
+                del self._works[key]
+
+        self._works[key] = (weakref.ref(work, forget), number)
+
+    def _work_wait(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        works = self._works
+        local = self._local
+        send = self.channel.send
+
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            entry = works.get(id(work))
+            if entry is None or entry[0]() is not work or getattr(local, "inside", False):
+                return real(work, *args, **kwargs)
+            number = entry[1]
+            thread = self.thread()
+            if getattr(local, "synchronous", -1) == number:
+                local.synchronous = -1
+            else:
+                self._waiting(number, thread)
+            try:
+                result = real(work, *args, **kwargs)
+            except BaseException as error:
+                self._failed(number, thread, error)
+                raise
+            send("Finished", number, thread, time.monotonic())
+            return result
+
+        return wait
+
+    def _wait_tensor_kernel(self, overload: Any, after: Any) -> Callable[..., Any]:
+        redispatch = overload.redispatch
+
+        def kernel(keyset: Any, tensor: Any) -> Any:
+            number = -1
+            if type(tensor) is torch.Tensor and tensor.layout is torch.strided:
+                number = self._pending_storages.pop(tensor.data_ptr(), -1)
+            if number < 0:
+                return redispatch(keyset & after, tensor)
+            thread = self.thread()
+            self._waiting(number, thread)
+            try:
+                out = redispatch(keyset & after, tensor)
+            except BaseException as error:
+                self._failed(number, thread, error)
+                raise
+            self.channel.send("Finished", number, thread, time.monotonic())
+            return out
+
+        return kernel
+
+    def _waiting(self, number: int, thread: int) -> None:
+        stack, _, _ = user_stack(sys._getframe(2))
+        self.channel.send_with_stack(stack, "Waiting", number, thread, time.monotonic())
+
+    def _failed(self, number: int, thread: int, error: BaseException) -> None:
+        with contextlib.suppress(AttributeError):
+            error.__harness_call__ = number  # type: ignore[attr-defined]
+        self.channel.send(
+            "Failed", number, thread, type(error).__name__, str(error)[:4000], time.monotonic()
+        )
+
+
+def rehearse() -> None:
+    """Install and uninstall once, so that what torch loads for it is loaded before ranks fork."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        recorder = Recorder(Channel(ours), 0)
+        with contextlib.suppress(Unsupported):
+            recorder.install()
+            recorder.uninstall()
+
+
+def call_behind(error: BaseException) -> int | None:
+    """The number of the call that raised ``error`` or one of its causes, if one did."""
+    seen: BaseException | None = error
+    for _ in range(16):
+        if seen is None:
+            return None
+        number: int | None = getattr(seen, "__harness_call__", None)
+        if number is not None:
+            return number
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def _flat(
+    read: Reader, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[torch.Tensor]:
+    """The tensors that a functional collective hands out: waiting for one waits for the call."""
+    where = operation.outputs or operation.inputs
+    if where is None:
+        return []
+    value = read(where, args, kwargs)
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for t in value if isinstance(t, torch.Tensor) and t.layout is torch.strided]
+
+
+def _is_phantom(read: Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the call only traces shapes: fake or meta tensors move no data."""
+    where = read.operation.inputs or read.operation.outputs
+    if where is None:
+        return False
+    value = read(where, args, kwargs)
+    while isinstance(value, (list, tuple)):
+        if not value:
+            return False
+        value = value[0]
+    return (
+        not isinstance(value, torch.Tensor)
+        or value.device.type == "meta"
+        or (type(value).__name__ in ("FakeTensor", "FunctionalTensor"))
+    )

@@ -1,0 +1,128 @@
+"""The user's part of a call stack, cheaply: every recorded call asks for it.
+
+What is known about a code object is worked out once: whether its frames belong to torch or to
+this package (left out), and where its ``for`` loops begin and end in the bytecode.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+Loop = tuple[int, int, tuple[str, ...]]
+"""Bytecode offsets of a ``for`` loop (first, end) and the names it binds."""
+
+WireFrame = tuple[str, int, str]
+"""File, line, function."""
+
+WireStack = tuple[WireFrame, ...]
+WireLoops = tuple[tuple[int, tuple[tuple[str, str], ...]], ...]
+"""For the frames inside loops: position in the stack, then names and values."""
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_RUNNER = _HARNESS + "launch" + os.sep
+_IN_RANK = (_HARNESS + "record" + os.sep, _HARNESS + "mpu" + os.sep, _RUNNER)
+_NOT_USERS = ("/_pytest/", "_C/", "torch/_dynamo", "<frozen ", "<eval_with_key>", "/torchinductor_")
+_STANDARD = os.path.dirname(os.path.abspath(dis.__file__)) + os.sep
+
+LONGEST_VALUE = 80
+DEEPEST = 64
+
+
+class _CodeInfo:
+    __slots__ = ("file", "function", "loops", "shown")
+
+    def __init__(self, code: CodeType) -> None:
+        self.file = code.co_filename
+        self.function = code.co_qualname
+        self.shown = _is_users(code.co_filename)
+        self.loops = _for_loops(code) if self.shown else ()
+
+
+_known: dict[CodeType, _CodeInfo] = {}
+
+
+def _is_users(file: str) -> bool:
+    if file.startswith((_TORCH, *_IN_RANK)):
+        return False
+    if file.startswith(_STANDARD) and "site-packages" not in file:
+        return False
+    return not any(part in file for part in _NOT_USERS)
+
+
+def _for_loops(code: CodeType) -> tuple[Loop, ...]:
+    """Find each ``for`` loop of the bytecode and the plain names that it binds."""
+    loops: list[Loop] = []
+    instructions = list(dis.get_instructions(code))
+    for position, instruction in enumerate(instructions):
+        if instruction.opname != "FOR_ITER":
+            continue
+        names: list[str] = []
+        for following in instructions[position + 1 :]:
+            name = following.opname
+            if name == "STORE_FAST_STORE_FAST":
+                names.extend(following.argval)
+            elif name == "STORE_FAST_LOAD_FAST":
+                names.append(following.argval[0])
+                break
+            elif name in ("STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_GLOBAL"):
+                names.append(following.argval)
+            elif name not in ("UNPACK_SEQUENCE", "CACHE"):
+                break
+        loops.append((instruction.offset, instruction.argval, tuple(names)))
+    return tuple(loops)
+
+
+def _loop_values(frame: FrameType, loops: tuple[Loop, ...]) -> tuple[tuple[str, str], ...]:
+    here = frame.f_lasti
+    names = [name for first, end, bound in loops if first <= here < end for name in bound]
+    if not names:
+        return ()
+    local = frame.f_locals
+    values = []
+    for name in names:
+        value: Any = local.get(name)
+        kind = type(value)
+        if kind is int or (kind is str and len(value) <= LONGEST_VALUE):
+            values.append((name, str(value)))
+    return tuple(values)
+
+
+def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, bool]:
+    """Walk outwards from ``frame``; innermost user frame first.
+
+    Returns the frames, the loop values, and whether Python code issued the call (False when
+    autograd's engine did, as for DDP's reducer).
+    """
+    stack: list[WireFrame] = []
+    loops: list[tuple[int, tuple[tuple[str, str], ...]]] = []
+    from_python = True
+    innermost = True
+    while frame is not None and len(stack) < DEEPEST:
+        code = frame.f_code
+        info = _known.get(code)
+        if info is None:
+            info = _known[code] = _CodeInfo(code)
+        if code.co_filename.startswith(_RUNNER):
+            break  # beyond it is how the rank came to run the function
+        if innermost and not code.co_filename.startswith(_IN_RANK):
+            innermost = False
+            from_python = code.co_name != "_engine_run_backward"
+        if info.shown:
+            if info.loops:
+                values = _loop_values(frame, info.loops)
+                if values:
+                    loops.append((len(stack), values))
+            stack.append((info.file, frame.f_lineno, info.function))
+        frame = frame.f_back
+    return tuple(stack), tuple(loops), from_python
+
+
+def is_users(file: str) -> bool:
+    """Whether a frame of this file is shown to the user."""
+    return _is_users(file)

@@ -1,0 +1,148 @@
+"""How records cross from a rank to the supervisor: length-prefixed marshal, stacks sent once."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from harness.record import _records as records
+from harness.record._branches import branches
+from harness.record._records import Frame, Record, Stack, TensorInfo
+
+_LENGTH = struct.Struct("<I")
+
+STACK = "stack"
+CALL = "call"
+MESSAGE = "message"
+
+
+class Channel:
+    """The rank's end: sends tuples of plain values, from any thread, each whole."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._lock = threading.Lock()
+        self._stacks: dict[Any, int] = {}
+        self._open = True
+        os.register_at_fork(after_in_child=self._close_in_child)
+
+    def _close_in_child(self) -> None:
+        # A child process that user code forks is not a rank: it must not write records.
+        self._open = False
+
+    def send(self, *values: Any) -> None:
+        """Send one message; blocks only while the supervisor reads."""
+        data = marshal.dumps(values)
+        with self._lock:
+            if self._open:
+                self.sock.sendall(_LENGTH.pack(len(data)) + data)
+
+    def send_with_stack(self, stack: Any, *values: Any) -> None:
+        """Send a message that ends with ``stack``; the stack itself crosses once only."""
+        with self._lock:
+            if not self._open:
+                return
+            number = self._stacks.get(stack)
+            head = b""
+            if number is None:
+                number = self._stacks[stack] = len(self._stacks)
+                data = marshal.dumps((STACK, number, stack))
+                head = _LENGTH.pack(len(data)) + data
+            data = marshal.dumps((*values, number))
+            self.sock.sendall(head + _LENGTH.pack(len(data)) + data)
+
+
+def unframe(buffer: bytearray) -> Iterator[tuple[Any, ...]]:
+    """Take the whole messages off the front of ``buffer``; the rest stays for the next read."""
+    start = 0
+    try:
+        while len(buffer) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            end = start + _LENGTH.size + length
+            if len(buffer) < end:
+                break
+            message = marshal.loads(memoryview(buffer)[start + _LENGTH.size : end])
+            start = end
+            yield message
+    finally:
+        del buffer[:start]
+
+
+def frame(*values: Any) -> bytes:
+    """One message as bytes, as `Channel.send` writes it."""
+    data = marshal.dumps(values)
+    return _LENGTH.pack(len(data)) + data
+
+
+class Decoder:
+    """The supervisor's end for one rank: messages in, records out."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._stacks: list[Stack] = []
+
+    def record(self, message: tuple[Any, ...]) -> Record | None:
+        """The record in a message; None for one that only carries a stack."""
+        kind = message[0]
+        if kind == STACK:
+            self._stacks.append(tuple(_frame(*entry) for entry in message[2]))
+            return None
+        if kind == CALL:
+            return self._call(message)
+        values = list(message[1:])
+        if kind in _STACK_AT:
+            stack = self._stack(values.pop(), ())
+            values.insert(_STACK_AT[kind], stack)
+        made: Record = getattr(records, kind)(self._rank, *values)
+        return made
+
+    def _call(self, message: tuple[Any, ...]) -> Record:
+        (_, call, thread, group, index, op, reduce_op, root, peer, tag) = message[:10]
+        (inputs, outputs, in_splits, out_splits, async_op, time, from_python) = message[10:17]
+        label, during, loops, number = message[17:]
+        return records.Call(
+            self._rank,
+            call,
+            thread,
+            group,
+            index,
+            op,
+            reduce_op,
+            root,
+            peer,
+            tag,
+            tuple(TensorInfo(*each) for each in inputs),
+            tuple(TensorInfo(*each) for each in outputs),
+            in_splits,
+            out_splits,
+            async_op,
+            self._stack(number, loops),
+            time,
+            from_python,
+            label,
+            during,
+        )
+
+    def _stack(self, number: int, loops: Any) -> Stack:
+        stack = self._stacks[number]
+        if not loops:
+            return stack
+        frames = list(stack)
+        for position, values in loops:
+            plain = frames[position]
+            frames[position] = replace(plain, loop=values)
+        return tuple(frames)
+
+
+def _frame(file: str, line: int, function: str) -> Frame:
+    return Frame(file, line, function, "", (), branches(file, line))
+
+
+# Where the stack belongs among a record's fields (after ``rank``), for the kinds that carry one.
+_STACK_AT = {"Creation": 5, "Destruction": 3, "Waiting": 2, "Ended": 5}
