@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -13,17 +12,15 @@ import pytest
 pytest_plugins = ["pytester"]
 
 
-def _descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
-
-
 @pytest.fixture(autouse=True)
 def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """No thread of a world and no file of one outlives its test."""
+    before = set(threading.enumerate())
     yield
     until = time.monotonic() + 5
     while time.monotonic() < until:
-        left = [t.name for t in threading.enumerate() if t.name == "pytest-collectives"]
+        new = [t for t in threading.enumerate() if t not in before]
+        left = [t.name for t in new if t.name == "pytest-collectives"]
         if not left or _has_shared_world(request):
             return
         time.sleep(0.01)

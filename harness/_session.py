@@ -109,11 +109,20 @@ def collected(session: pytest.Session) -> None:
         module = getattr(item, "module", None)
         if isinstance(module, ModuleType):
             state.modules[module.__name__] = module
-        wanted = wanted or not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+        wanted = wanted or _asks_for_worlds(item)
     if wanted and not session.config.getoption("collectonly"):
         from harness.launch._forkserver import server_for
 
         server_for(_settings.current.preload).start()
+
+
+def _asks_for_worlds(item: pytest.Item) -> bool:
+    """Whether the test has one of the fixtures, or is one of a suite's laws."""
+    if not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        return True
+    callspec = getattr(item, "callspec", None)
+    values = callspec.params.values() if callspec is not None else ()
+    return any(type(v).__module__.startswith("harness.suites") for v in values)
 
 
 @contextlib.contextmanager

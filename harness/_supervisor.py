@@ -22,7 +22,8 @@ from harness.launch._forkserver import Launched
 from harness.launch._output import Kept
 from harness.launch._rank import BROKEN, LOG, READY, RESULT, RUN
 from harness.launch._server import EXIT, GONE, KILL, REFUSED, STACKS, STARTED
-from harness.record import Ended
+from harness.layout import Layout
+from harness.record import Ended, GroupMade
 from harness.record._wire import Decoder, frame, unframe
 from harness.verdict import Finding, Judge
 
@@ -74,10 +75,12 @@ class _Peer:
 class Supervisor:
     """Watches one world from its start to its end."""
 
-    def __init__(self, launched: Launched) -> None:
+    def __init__(self, launched: Launched, layout: Layout) -> None:
         self._launched = launched
         self._peers = [_Peer(ends.sock, Decoder(r)) for r, ends in enumerate(launched.ranks)]
         self._judge = Judge(len(self._peers))
+        for known in _groups_of(layout):
+            self._judge.add(known)
         self._probes = Probes(self._ask_stacks)
         self._selector = selectors.DefaultSelector()
         self._control = bytearray()
@@ -432,3 +435,16 @@ class Supervisor:
     def _tell(self, *values: Any) -> None:
         with contextlib.suppress(OSError):
             self._launched.control.sendall(frame(*values))
+
+
+def _groups_of(layout: Layout) -> list[GroupMade]:
+    """The groups of the layout, made or not, so that a finding can name whose members called.
+
+    Groups of one rank say nothing, but for a pipeline stage that calls on its own.
+    """
+    made = []
+    for name in layout.group_names():
+        for number, ranks in enumerate(layout.groups(name)):
+            if len(ranks) > 1 or (layout.pp > 1 and name == "dp"):
+                made.append(GroupMade(ranks[0], f"layout-{name}-{number}", ranks, name))
+    return made

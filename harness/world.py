@@ -153,7 +153,7 @@ class World:
             launched = server.launch(self._spec(settings))
         except LaunchError as error:
             raise RuntimeError(str(error)) from error
-        self._supervisor = Supervisor(launched)
+        self._supervisor = Supervisor(launched, self.layout)
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Run ``function(rank, *args, **kwargs)`` on every rank; the results in rank order.

@@ -153,7 +153,7 @@ class _Rank:
             shadow_installed=spec.shadow_megatron, extra_modules=spec.stub_modules
         )
         enrich_comparisons(spec.verbosity)
-        self.recorder = Recorder(channel, rank)
+        self.recorder = Recorder(channel, rank, spec.layout.name_of)
         self.recorder.groups.longest = self._timeout
         self._init_process_group()
         note = ""

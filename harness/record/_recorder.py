@@ -37,7 +37,12 @@ class Unsupported(RuntimeError):
 class Recorder:
     """Records the collectives, waits and groups of this rank from ``install`` to ``uninstall``."""
 
-    def __init__(self, channel: Channel, rank: int) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        rank: int,
+        name_of: Callable[[tuple[int, ...]], str | None] = lambda _: None,
+    ) -> None:
         self.channel = channel
         self.rank = rank
         self._calls = 0
@@ -50,7 +55,7 @@ class Recorder:
         self._dtypes: dict[torch.dtype, str] = {}
         self._libraries: list[Any] = []
         self._real_wait: Callable[..., Any] | None = None
-        self.groups = GroupWatch(self)
+        self.groups = GroupWatch(self, name_of)
 
     # -- installing -------------------------------------------------------------------------
 
