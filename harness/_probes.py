@@ -21,7 +21,7 @@ IDLE_SHARE = 0.3
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _TORCH = re.compile(r"[/\\]torch[/\\]")
-_OURS = re.compile(r"[/\\]harness[/\\](?:launch|record|mpu)[/\\]")
+_OURS = re.compile(r"[/\\]harness[/\\](?:launch|record|mpu|suites)[/\\]")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python3\.\d+[/\\](?!site-packages)|<frozen ")
 
 

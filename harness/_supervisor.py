@@ -188,7 +188,8 @@ class Supervisor:
                 times.append(self._proved + SETTLE)
             if self._final_stacks is not None:
                 times.append(self._final_stacks)
-            times.append(self._probes.next_time(self._last_act))
+            if self._payload is None and self._final_stacks is None:
+                times.append(self._probes.next_time(self._last_act))
         elif self._closing:
             times.append(now + 0.1)
         return max(0.0, min(times) - now)

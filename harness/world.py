@@ -6,7 +6,7 @@ import os
 import queue
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -17,6 +17,7 @@ from harness.launch._forkserver import LaunchError, server_for
 from harness.launch._spec import WorldSpec
 from harness.layout import DEFAULT_ORDER, Layout
 from harness.report import render
+from harness.verdict import Finding
 
 INSIDE = "PYTEST_COLLECTIVES_RANK"
 """Set in the environment of every rank, so that a rank (or its child) starts no world."""
@@ -372,15 +373,22 @@ def _warn(outcome: Outcome) -> None:
     import warnings
 
     for finding in outcome.findings:
-        warnings.warn(WorldWarning(render([finding])), stacklevel=4)
+        warnings.warn(WorldWarning(render([finding]), [finding]), stacklevel=4)
     for note in outcome.notes:
         warnings.warn(WorldWarning(note), stacklevel=4)
 
 
 class WorldWarning(UserWarning):
-    """A suspicion that could not be proved, or something that the recorder cannot see."""
+    """A suspicion that could not be proved, or something that the recorder cannot see.
+
+    ``findings`` are the suspicion as data.
+    """
 
     __module__ = "harness"
+
+    def __init__(self, text: str, findings: Sequence[Finding] = ()) -> None:
+        super().__init__(text)
+        self.findings = tuple(findings)
 
 
 def _printed(outcome: Outcome) -> str:

@@ -26,7 +26,7 @@ WireLoops = tuple[tuple[int, tuple[tuple[str, str], ...]], ...]
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RUNNER = _HARNESS + "launch" + os.sep
-_IN_RANK = (_HARNESS + "record" + os.sep, _HARNESS + "mpu" + os.sep, _RUNNER)
+_IN_RANK = (*(_HARNESS + part + os.sep for part in ("record", "mpu", "suites")), _RUNNER)
 _NOT_USERS = ("/_pytest/", "_C/", "torch/_dynamo", "<frozen ", "<eval_with_key>", "/torchinductor_")
 _STANDARD = os.path.dirname(os.path.abspath(dis.__file__)) + os.sep
 

@@ -1,0 +1,1 @@
+"""Advantages for reinforcement learning on a data- and context-parallel grid."""
