@@ -11,10 +11,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness._errors import WorldError
     from harness.layout import Layout, Rank, factorizations
+    from harness.record._labels import label
+    from harness.record._values import expect, expect_same, unchanged
     from harness.verdict import Finding
     from harness.world import World, WorldWarning
 
-__all__ = ["Finding", "Layout", "Rank", "World", "WorldError", "WorldWarning", "factorizations"]
+__all__ = [
+    "Finding",
+    "Layout",
+    "Rank",
+    "World",
+    "WorldError",
+    "WorldWarning",
+    "expect",
+    "expect_same",
+    "factorizations",
+    "label",
+    "unchanged",
+]
 
 _HOMES = {
     "Finding": "harness.verdict",
@@ -23,7 +37,11 @@ _HOMES = {
     "World": "harness.world",
     "WorldError": "harness._errors",
     "WorldWarning": "harness.world",
+    "expect": "harness.record._values",
+    "expect_same": "harness.record._values",
     "factorizations": "harness.layout",
+    "label": "harness.record._labels",
+    "unchanged": "harness.record._values",
 }
 
 

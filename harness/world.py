@@ -52,7 +52,8 @@ class World:
     ``hash_seed`` each rank has a ``PYTHONHASHSEED`` of its own, so that code which walks a set in
     rank-dependent order shows it (such ranks import torch anew: seconds, not milliseconds). With
     ``compile`` TorchDynamo is left on. ``stub_modules`` names further modules to provide as empty
-    packages. ``shadow_megatron`` puts the stub in place of an installed Megatron.
+    packages. ``shadow_megatron`` puts the stub in place of an installed Megatron. With
+    ``record=False`` collectives are not recorded: only the ends of ranks are judged.
 
     Raises ValueError or TypeError for an impossible layout or option, before anything starts.
     """
@@ -77,6 +78,7 @@ class World:
         compile: bool = False,
         stub_modules: tuple[str, ...] | None = None,
         shadow_megatron: bool = False,
+        record: bool = True,
     ) -> None:
         self.layout = Layout(dp, cp, tp=tp, pp=pp, ep=ep, etp=etp, order=order)
         self.timeout = _checked_timeout(timeout)
@@ -94,6 +96,7 @@ class World:
         self._compile = compile
         self._stub_modules = stub_modules
         self._shadow_megatron = shadow_megatron
+        self._record = record
         self._supervisor: Supervisor | None = None
         self._ended = ""
 
@@ -205,7 +208,8 @@ class World:
         if outcome.trouble:
             self._stop()
             self._ended = "this world could not be started"
-            raise RuntimeError(f"{outcome.trouble}{_printed(outcome)}")
+            said = server_for(settings.preload).last_words()
+            raise RuntimeError(f"{outcome.trouble}. {said}{_printed(outcome)}".rstrip())
         errors = [finding for finding in outcome.findings if finding.level == "error"]
         if errors:
             self._stop()
@@ -266,6 +270,7 @@ class World:
             seed=settings.seed if self._seed is None else self._seed,
             threads=self._threads,
             hash_seed=self._hash_seed,
+            record=self._record,
             shadow_megatron=self._shadow_megatron,
             stub_modules=stubs,
             log_level=settings.log_level,

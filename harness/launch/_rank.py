@@ -116,6 +116,7 @@ class _Rank:
         import torch.distributed as dist
         from harness import mpu
         from harness.layout import Rank
+        from harness.record import _values
         from harness.record._recorder import Recorder, Unsupported
 
         self.spec = spec
@@ -155,6 +156,9 @@ class _Rank:
         enrich_comparisons(spec.verbosity)
         self.recorder = Recorder(channel, rank, spec.layout.name_of)
         self.recorder.groups.longest = self._timeout
+        self._values = _values
+        if spec.record:
+            _values.attach(self.recorder)
         self._init_process_group()
         note = ""
         if spec.record:
@@ -256,11 +260,13 @@ class _Rank:
                 self.recorder.groups.announce(self._dist.group.WORLD, "world")
                 self._activate_mpu()
         self._runs += 1
+        self._values.forget_kept()
         send = self.channel.send
         send("Started", time.monotonic())
         try:
             function, args, kwargs = pickle.loads(payload)
             result = _call(function, self.rank, args, kwargs)
+            self._values.compare_kept()
             try:
                 data = dumps(result)
             except Exception as error:

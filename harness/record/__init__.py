@@ -13,10 +13,14 @@ from harness.record._records import (
     GroupMade,
     Issued,
     NativeWait,
+    NonMember,
     Record,
     Stack,
     Started,
     TensorInfo,
+    ThreadEnded,
+    Touched,
+    Value,
     Waiting,
 )
 
@@ -33,9 +37,13 @@ __all__ = [
     "GroupMade",
     "Issued",
     "NativeWait",
+    "NonMember",
     "Record",
     "Stack",
     "Started",
     "TensorInfo",
+    "ThreadEnded",
+    "Touched",
+    "Value",
     "Waiting",
 ]

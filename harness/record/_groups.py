@@ -44,6 +44,8 @@ class GroupWatch:
             self._wrap(torch_c10d, "split_group", self._splitting)
             if getattr(dist, "split_group", None) is not None:
                 self._replace(dist, "split_group", torch_c10d.split_group)
+        if hasattr(torch_c10d, "_warn_not_in_group"):
+            self._wrap(torch_c10d, "_warn_not_in_group", self._not_in_group)
         self._wrap(torch_c10d, "destroy_process_group", self._destroying)
         self._replace(dist, "destroy_process_group", torch_c10d.destroy_process_group)
 
@@ -147,6 +149,15 @@ class GroupWatch:
         recorder.channel.send("Finished", number, thread, time.monotonic())
         return made
 
+    def _not_in_group(self, real: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+        recorder = self._recorder
+        stack, _, _ = user_stack(sys._getframe(2))
+        op = str(next(iter(bound.arguments.values()), ""))
+        recorder.channel.send_with_stack(
+            stack, "NonMember", recorder.next_call(), recorder.thread(), op, time.monotonic()
+        )
+        return real(*bound.args, **bound.kwargs)
+
     def _destroying(self, real: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
         recorder = self._recorder
         group = bound.arguments.get("group")
@@ -163,9 +174,7 @@ class GroupWatch:
         except BaseException as error:
             recorder._failed(number, thread, error)
             raise
-        if key:
-            self._known.pop(key, None)
-        else:
+        if not key:  # the group of one key stays known: a call on it is a use after its end
             self._known.clear()
             self._creations = 0
         recorder.channel.send("Finished", number, thread, time.monotonic())

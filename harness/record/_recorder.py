@@ -19,9 +19,11 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as c10d
 
+from harness.record import _labels as label
 from harness.record._groups import GroupWatch
+from harness.record._inflight import IN_PLACE, InFlight, span
 from harness.record._operations import OPERATIONS, Operation, Reader
-from harness.record._stacks import user_stack
+from harness.record._stacks import holder, user_stack
 from harness.record._wire import CALL, Channel
 
 _REDUCE_OPS = {
@@ -32,6 +34,17 @@ _REDUCE_OPS = {
 
 class Unsupported(RuntimeError):
     """This torch lacks what the recorder hooks into."""
+
+
+class _ThreadGuard:
+    """Lives in a thread's local storage, which goes when the thread does."""
+
+    def __init__(self, recorder: Recorder, ident: int, number: int) -> None:
+        self._of = recorder, ident, number
+
+    def __del__(self) -> None:
+        recorder, ident, number = self._of
+        recorder.thread_ended(ident, number)
 
 
 class Recorder:
@@ -49,13 +62,15 @@ class Recorder:
         self._lock = threading.Lock()
         self._local = threading.local()
         self._threads: dict[int, int] = {threading.get_ident(): 0}
+        self._numbered = 1
         self._indices: dict[Any, int] = {}
         self._works: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._pending_storages: dict[int, int] = {}
         self._dtypes: dict[torch.dtype, str] = {}
         self._libraries: list[Any] = []
-        self._real_wait: Callable[..., Any] | None = None
         self.groups = GroupWatch(self, name_of)
+        self.inflight = InFlight(self._touched)
+        self._real: list[tuple[str, Any]] = []
 
     # -- installing -------------------------------------------------------------------------
 
@@ -81,18 +96,27 @@ class Recorder:
             "BackendSelect",
             with_keyset=True,
         )
-        self._real_wait = c10d.Work.wait
-        c10d.Work.wait = self._work_wait(c10d.Work.wait)  # type: ignore[method-assign]
+        self._replace("wait", self._work_wait)
+        self._replace("synchronize", self._work_wait)
+        self._replace("is_completed", self._work_polled)
+        self._replace("get_future", self._work_handed_on)
         self.groups.install()
 
     def uninstall(self) -> None:
         """Leave torch as it was."""
         self.groups.uninstall()
-        if self._real_wait is not None:
-            c10d.Work.wait = self._real_wait  # type: ignore[method-assign]
+        self.inflight.clear()
+        for name, real in self._real:
+            setattr(c10d.Work, name, real)
+        self._real = []
         for library in self._libraries:
             library._destroy()
         self._libraries = []
+
+    def _replace(self, name: str, around: Callable[[Callable[..., Any]], Any]) -> None:
+        real = getattr(c10d.Work, name)
+        self._real.append((name, real))
+        setattr(c10d.Work, name, around(real))
 
     # -- numbering --------------------------------------------------------------------------
 
@@ -102,8 +126,18 @@ class Recorder:
         number = self._threads.get(ident)
         if number is None:
             with self._lock:
-                number = self._threads.setdefault(ident, len(self._threads))
+                number = self._numbered
+                self._numbered += 1
+                # An ident may come again with another thread: the entry goes with the thread.
+                self._threads[ident] = number
+            self._local.guard = _ThreadGuard(self, ident, number)
         return number
+
+    def thread_ended(self, ident: int, number: int) -> None:
+        """A thread is over that has made calls."""
+        if self._threads.get(ident) == number:
+            del self._threads[ident]
+            self.channel.send("ThreadEnded", number, time.monotonic())
 
     def live_threads(self) -> tuple[int, ...]:
         """The numbers of the threads, other than the main one, that made calls and still run."""
@@ -123,8 +157,7 @@ class Recorder:
             self._indices.clear()
             self._works.clear()
             self._pending_storages.clear()
-            ident = threading.get_ident()
-            self._threads = {ident: 0}
+            self.inflight.clear()
 
     # -- recording --------------------------------------------------------------------------
 
@@ -141,10 +174,10 @@ class Recorder:
                 return redispatch(keyset & after, *args, **kwargs)
             local.inside = True
             thread = self.thread()
-            number = -1
+            number, held = -1, ""
             try:
                 asynchronous = bool(read("async_op", args, kwargs)) if tells_async else None
-                number = self._begin(read, operation, args, kwargs, thread, asynchronous)
+                number, held = self._begin(read, operation, args, kwargs, thread, asynchronous)
                 out = redispatch(keyset & after, *args, **kwargs)
             except BaseException as error:
                 if number >= 0:
@@ -156,14 +189,18 @@ class Recorder:
             if operation.blocks or work is None:
                 send("Finished", number, thread, time.monotonic())
                 return out
-            self._remember(work, number)
-            for tensor in _flat(read, operation, args, kwargs):
-                self._pending_storages[tensor.data_ptr()] = number
             if asynchronous is False:
+                self._remember(work, number)
                 local.synchronous = number
-            else:
-                local.synchronous = -1
-                send("Issued", number, thread, time.monotonic())
+                return out
+            local.synchronous = -1
+            send("Issued", number, thread, time.monotonic())
+            if held == "work":
+                self._remember(work, number)
+                self._watch(read, operation, args, kwargs, number)
+            elif held == "tensor":
+                for tensor in _given(read, operation.outputs or operation.inputs, args, kwargs):
+                    self._pending_storages[tensor.data_ptr()] = number
             return out
 
         return kernel
@@ -176,7 +213,7 @@ class Recorder:
         kwargs: dict[str, Any],
         thread: int,
         asynchronous: bool | None,
-    ) -> int:
+    ) -> tuple[int, str]:
         group = c10d.ProcessGroup.unbox(read("process_group", args, kwargs))
         key, ranks = self.groups.known(group)
         peer = root = tag = None
@@ -202,7 +239,9 @@ class Recorder:
         if operation.input_splits:
             splits_in = tuple(read(operation.input_splits, args, kwargs)) or None
             splits_out = tuple(read(operation.output_splits or "", args, kwargs)) or None
-        stack, loops, from_python = user_stack(sys._getframe(2))
+        stack, loops, caller = user_stack(sys._getframe(2))
+        held = holder(caller)
+        from_python = caller is None or caller.co_name != "_engine_run_backward"
         handled = sys.exception()
         during = f"{type(handled).__name__}: {str(handled)[:200]}" if handled is not None else ""
         with self._lock:
@@ -230,11 +269,12 @@ class Recorder:
                 asynchronous,
                 time.monotonic(),
                 from_python,
-                None,
+                label.current(),
                 during,
+                held,
                 loops,
             )
-        return number
+        return number, held
 
     def _tensors(self, value: Any, nested: bool) -> tuple[Any, ...]:
         if isinstance(value, torch.Tensor):
@@ -249,10 +289,14 @@ class Recorder:
         if name is None:
             name = self._dtypes[dtype] = str(dtype).removeprefix("torch.")
         if tensor.layout is not torch.strided:
-            return (name, tuple(tensor.shape), True, 0, 0)
+            return (name, tuple(tensor.shape))
         version = 0 if tensor.is_inference() else tensor._version
         storage = tensor.untyped_storage().data_ptr()
-        return (name, tuple(tensor.shape), tensor.is_contiguous(), storage, version)
+        start, end = span(tensor)
+        contiguous = tensor.is_contiguous()
+        dense = contiguous or torch._prims_common.is_non_overlapping_and_dense(tensor)
+        shape = tuple(tensor.shape)
+        return (name, shape, contiguous, storage, version, start, end - start, dense)
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -281,6 +325,7 @@ class Recorder:
                 return real(work, *args, **kwargs)
             number = entry[1]
             thread = self.thread()
+            self.inflight.end(number)
             if getattr(local, "synchronous", -1) == number:
                 local.synchronous = -1
             else:
@@ -294,6 +339,49 @@ class Recorder:
             return result
 
         return wait
+
+    def _work_polled(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def is_completed(work: Any) -> Any:
+            done = real(work)
+            if done:
+                self._handed_on(work)
+            return done
+
+        return is_completed
+
+    def _work_handed_on(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def get_future(work: Any) -> Any:
+            self._handed_on(work)
+            return real(work)
+
+        return get_future
+
+    def _handed_on(self, work: Any) -> None:
+        """User code knows that the work is done, or waits for it by other means."""
+        entry = self._works.get(id(work))
+        if entry is not None and entry[0]() is work:
+            self.inflight.end(entry[1])
+            self.channel.send("Finished", entry[1], self.thread(), time.monotonic())
+
+    def _watch(
+        self,
+        read: Reader,
+        operation: Operation,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        number: int,
+    ) -> None:
+        given = _given(read, operation.inputs, args, kwargs)
+        written = _given(read, operation.outputs, args, kwargs)
+        if operation.name in IN_PLACE:
+            given, written = [], given
+        self.inflight.begin(number, given, written)
+
+    def _touched(self, number: int, how: str, by: str) -> None:
+        stack, _, _ = user_stack(sys._getframe(1))
+        self.channel.send_with_stack(
+            stack, "Touched", number, self.thread(), how, by, time.monotonic()
+        )
 
     def _wait_tensor_kernel(self, overload: Any, after: Any) -> Callable[..., Any]:
         redispatch = overload.redispatch
@@ -351,17 +439,19 @@ def call_behind(error: BaseException) -> int | None:
     return None
 
 
-def _flat(
-    read: Reader, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+def _given(
+    read: Reader, where: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[torch.Tensor]:
-    """The tensors that a functional collective hands out: waiting for one waits for the call."""
-    where = operation.outputs or operation.inputs
+    """The dense tensors of one argument, however nested."""
     if where is None:
         return []
     value = read(where, args, kwargs)
     if isinstance(value, torch.Tensor):
-        return [value]
-    return [t for t in value if isinstance(t, torch.Tensor) and t.layout is torch.strided]
+        value = [value]
+    flat: list[Any] = []
+    for each in value:
+        flat.extend(each if isinstance(each, (list, tuple)) else [each])
+    return [t for t in flat if isinstance(t, torch.Tensor) and t.layout is torch.strided]
 
 
 def _is_phantom(read: Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

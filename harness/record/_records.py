@@ -16,7 +16,8 @@ class Frame:
 
     ``loop`` holds the targets of the ``for`` loops around the line, outermost first, as pairs of
     name and value where the value is a small int or str (``(("step", "3"), ("name", "w1"))``):
-    they tell apart the passes through a line.
+    they tell apart the passes through a line. ``in_loop`` says that there is such a loop, whatever
+    its targets are.
 
     ``branch`` names the ``if`` statements around the line in its function, outermost first, as
     pairs of the ``if``'s line and the arm (0 its body, 1 its ``else``; an ``elif`` is an ``if`` in
@@ -30,6 +31,7 @@ class Frame:
     source: str = ""
     loop: tuple[tuple[str, str], ...] = ()
     branch: tuple[tuple[int, int], ...] | None = None
+    in_loop: bool = False
 
 
 Stack = tuple[Frame, ...]
@@ -38,13 +40,20 @@ Stack = tuple[Frame, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What a call was given: dtype (``"float32"``), shape, layout, and which memory."""
+    """What a call was given: dtype (``"float32"``), shape, layout, and which memory.
+
+    ``storage`` is the address of its storage (0: not known), ``version`` its version counter. It
+    spans ``extent`` bytes from address ``start``; ``dense`` tells whether its elements fill them.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     contiguous: bool = True
     storage: int = 0
     version: int = 0
+    start: int = 0
+    extent: int = 0
+    dense: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,7 @@ class Call:
     from_python: bool = True
     label: str | None = None
     during: str = ""
+    held: str = "work"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,56 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Touched:
+    """User code used a buffer of call number ``call`` while that call was under way.
+
+    ``how`` is ``"written"``, ``"read"`` or ``"resized"``; ``by`` names the operation, where known.
+    """
+
+    rank: int
+    call: int
+    thread: int
+    how: str
+    by: str
+    stack: Stack
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class NonMember:
+    """A call of ``op`` on a group that this rank is not in: torch makes it a silent no-op."""
+
+    rank: int
+    call: int
+    thread: int
+    op: str
+    stack: Stack
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value that user code had checked: ``harness.expect``, ``expect_same``, ``unchanged``.
+
+    ``kind`` is that function's name. For ``expect`` and ``unchanged`` ``wrong`` says how it
+    differs (empty: it does not). For ``expect_same`` ``digest`` stands for the value, shown as
+    ``text``, and all ranks of the grid's group ``over`` must have the same.
+    """
+
+    rank: int
+    call: int
+    thread: int
+    kind: str
+    name: str
+    over: str
+    digest: str
+    text: str
+    wrong: str
+    stack: Stack
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
 class NativeWait:
     """The rank's main thread was found blocked inside C++ (seen from outside, never guessed).
 
@@ -178,6 +238,15 @@ class NativeWait:
 
     rank: int
     stack: Stack
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadEnded:
+    """A thread of the rank that has made calls, not the main one, is over."""
+
+    rank: int
+    thread: int
     time: float
 
 
@@ -220,7 +289,11 @@ Record = (
     | Issued
     | Finished
     | Failed
+    | Touched
+    | NonMember
+    | Value
     | NativeWait
+    | ThreadEnded
     | Started
     | Ended
 )

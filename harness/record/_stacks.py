@@ -30,6 +30,15 @@ _IN_RANK = (*(_HARNESS + part + os.sep for part in ("record", "mpu", "suites")),
 _NOT_USERS = ("/_pytest/", "_C/", "torch/_dynamo", "<frozen ", "<eval_with_key>", "/torchinductor_")
 _STANDARD = os.path.dirname(os.path.abspath(dis.__file__)) + os.sep
 
+_PASSING_ON = (
+    _TORCH + "_ops.py",
+    _TORCH + "_compile.py",
+    _TORCH + "_library" + os.sep,
+    _TORCH + "_dynamo" + os.sep,
+    _TORCH + os.path.join("utils", "_python_dispatch.py"),
+)
+"""torch's files that hand an operator on; the caller is behind them."""
+
 LONGEST_VALUE = 80
 DEEPEST = 64
 
@@ -78,11 +87,12 @@ def _for_loops(code: CodeType) -> tuple[Loop, ...]:
     return tuple(loops)
 
 
-def _loop_values(frame: FrameType, loops: tuple[Loop, ...]) -> tuple[tuple[str, str], ...]:
+def _loop_values(frame: FrameType, loops: tuple[Loop, ...]) -> tuple[tuple[str, str], ...] | None:
     here = frame.f_lasti
-    names = [name for first, end, bound in loops if first <= here < end for name in bound]
-    if not names:
-        return ()
+    around = [bound for first, end, bound in loops if first <= here < end]
+    if not around:
+        return None
+    names = [name for bound in around for name in bound]
     local = frame.f_locals
     values = []
     for name in names:
@@ -93,16 +103,15 @@ def _loop_values(frame: FrameType, loops: tuple[Loop, ...]) -> tuple[tuple[str, 
     return tuple(values)
 
 
-def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, bool]:
+def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, CodeType | None]:
     """Walk outwards from ``frame``; innermost user frame first.
 
-    Returns the frames, the loop values, and whether Python code issued the call (False when
-    autograd's engine did, as for DDP's reducer).
+    Returns the frames, the loop values, and the code of the innermost frame of all, torch's own
+    included: the one that made the call.
     """
     stack: list[WireFrame] = []
     loops: list[tuple[int, tuple[tuple[str, str], ...]]] = []
-    from_python = True
-    innermost = True
+    caller: CodeType | None = None
     while frame is not None and len(stack) < DEEPEST:
         code = frame.f_code
         info = _known.get(code)
@@ -110,17 +119,30 @@ def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, bool]:
             info = _known[code] = _CodeInfo(code)
         if code.co_filename.startswith(_RUNNER):
             break  # beyond it is how the rank came to run the function
-        if innermost and not code.co_filename.startswith(_IN_RANK):
-            innermost = False
-            from_python = code.co_name != "_engine_run_backward"
+        if caller is None and not code.co_filename.startswith(_IN_RANK + _PASSING_ON):
+            caller = code
         if info.shown:
             if info.loops:
                 values = _loop_values(frame, info.loops)
-                if values:
+                if values is not None:
                     loops.append((len(stack), values))
             stack.append((info.file, frame.f_lineno, info.function))
         frame = frame.f_back
-    return tuple(stack), tuple(loops), from_python
+    return tuple(stack), tuple(loops), caller
+
+
+def holder(caller: CodeType | None) -> str:
+    """Who holds the work of a call: ``"work"`` (Python), ``"tensor"`` or ``"native"``."""
+    if caller is None:
+        return "native"
+    file = caller.co_filename
+    if not file.startswith(_TORCH):
+        return "work"
+    if file.endswith(("distributed_c10d.py", "_coalescing_manager.py")):
+        return "work"
+    if file.endswith(("_functional_collectives.py", "_functional_collectives_impl.py")):
+        return "tensor"
+    return "native"
 
 
 def is_users(file: str) -> bool:

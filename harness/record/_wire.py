@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import marshal
 import os
 import socket
@@ -105,7 +106,7 @@ class Decoder:
     def _call(self, message: tuple[Any, ...]) -> Record:
         (_, call, thread, group, index, op, reduce_op, root, peer, tag) = message[:10]
         (inputs, outputs, in_splits, out_splits, async_op, time, from_python) = message[10:17]
-        label, during, loops, number = message[17:]
+        label, during, held, loops, number = message[17:]
         return records.Call(
             self._rank,
             call,
@@ -127,6 +128,7 @@ class Decoder:
             from_python,
             label,
             during,
+            held,
         )
 
     def _stack(self, number: int, loops: Any) -> Stack:
@@ -136,13 +138,22 @@ class Decoder:
         frames = list(stack)
         for position, values in loops:
             plain = frames[position]
-            frames[position] = replace(plain, loop=values)
+            frames[position] = replace(plain, loop=values, in_loop=True)
         return tuple(frames)
 
 
 def _frame(file: str, line: int, function: str) -> Frame:
-    return Frame(file, line, function, "", (), branches(file, line))
+    source = linecache.getline(file, line).strip()
+    return Frame(file, line, function, source, (), branches(file, line))
 
 
 # Where the stack belongs among a record's fields (after ``rank``), for the kinds that carry one.
-_STACK_AT = {"Creation": 5, "Destruction": 3, "Waiting": 2, "Ended": 5}
+_STACK_AT = {
+    "Creation": 5,
+    "Destruction": 3,
+    "Ended": 5,
+    "NonMember": 3,
+    "Touched": 4,
+    "Value": 8,
+    "Waiting": 2,
+}

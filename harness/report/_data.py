@@ -1,0 +1,39 @@
+"""Findings as plain data that JSON can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.verdict import Finding
+
+
+def as_data(finding: Finding) -> dict[str, Any]:
+    """A finding as dicts, lists, strings and numbers."""
+    group = finding.group
+    return {
+        "kind": finding.kind,
+        "level": finding.level,
+        "detail": finding.detail,
+        "summary": finding.summary,
+        "group": None if group is None else {"name": group.name, "ranks": list(group.ranks)},
+        "index": finding.index,
+        "op": finding.op,
+        "ranks": list(finding.ranks),
+        "sides": [
+            {
+                "rank": side.rank,
+                "state": side.state,
+                "call": side.call,
+                "note": side.note,
+                "guilty": side.guilty,
+                "stack": [
+                    {"file": f.file, "line": f.line, "function": f.function, "loop": dict(f.loop)}
+                    for f in side.stack
+                ],
+            }
+            for side in finding.sides
+        ],
+        "evidence": list(finding.evidence),
+        "hints": list(finding.hints),
+        "secondary": list(finding.secondary),
+    }

@@ -1,0 +1,342 @@
+"""What is known of a run: groups, messages, creations, and where each thread of each rank is.
+
+Records are taken in as they come, at a small cost each, and memory stays bounded whatever the
+length of the run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from harness.record import (
+    P2P_OPS,
+    Call,
+    Creation,
+    Destruction,
+    Ended,
+    Failed,
+    Finished,
+    GroupMade,
+    Issued,
+    NativeWait,
+    Record,
+    Stack,
+    Started,
+    Waiting,
+)
+from harness.verdict._group_log import GroupLog, Slot
+from harness.verdict._signature import UNLIKE
+from harness.verdict._streams import Message, Streams
+
+OPEN = 1024
+KEPT = 8
+
+
+class CreationSlot:
+    """One position in the sequence of group creations."""
+
+    __slots__ = ("calls", "index", "local", "members")
+
+    def __init__(self, index: int, members: tuple[int, ...], local: bool) -> None:
+        self.index = index
+        self.members = members
+        self.local = local
+        self.calls: dict[int, Creation] = {}
+
+    @property
+    def met(self) -> bool:
+        """Whether every rank that has to take part does."""
+        return len(self.calls) >= len(self.members)
+
+    def missing(self) -> list[int]:
+        """The ranks that have not made this creation."""
+        return [rank for rank in self.members if rank not in self.calls]
+
+    @property
+    def unlike(self) -> bool:
+        """Whether the ranks asked for different member lists."""
+        return len({call.ranks for call in self.calls.values()}) > 1
+
+
+Open = Slot | Message | CreationSlot
+
+
+class RankState:
+    """Where the threads of a rank are."""
+
+    __slots__ = (
+        "creations",
+        "ended",
+        "failed",
+        "inside",
+        "limit",
+        "native",
+        "open",
+        "rank",
+        "started",
+        "threads",
+    )
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.creations = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the run, keep the count of creations."""
+        self.started = False
+        self.ended: Ended | None = None
+        self.inside: tuple[Stack, Open] | None = None
+        self.native: NativeWait | None = None
+        self.failed: deque[tuple[Failed, Call | Creation | None]] = deque(maxlen=4)
+        self.open: dict[int, Open] = {}
+        self.limit = OPEN
+        # The record and the thing that a thread is blocked on; None in user code.
+        self.threads: dict[int, tuple[Stack, Open] | None] = {0: None}
+
+    def begin(self, number: int, thing: Open) -> None:
+        """Keep what the call ``number`` waits for; works that are never waited do not pile up."""
+        self.open[number] = thing
+        if len(self.open) > self.limit:
+            self.open = {n: t for n, t in self.open.items() if n == number or not t.met}
+            self.limit = max(OPEN, 2 * len(self.open))
+
+    @property
+    def over(self) -> bool:
+        """Whether no thread of the rank can make a call any more."""
+        return self.ended is not None and not self.threads
+
+    def waits(self) -> list[tuple[Stack, Open]] | None:
+        """What each thread is blocked on, unmet; None if any is in user code (or will get on)."""
+        threads = self.threads
+        if not threads or not self.started:
+            return None
+        if len(threads) == 1 and self.native is None:
+            # By far the most common case, asked for again and again.
+            (only,) = threads.values()
+            return None if only is None or only[1].met else [only]
+        found: list[tuple[Stack, Open]] = []
+        for thread, state in self.threads.items():
+            if state is not None and not state[1].met:
+                found.append(state)
+            elif thread == 0 and state is None and self.native is not None:
+                unmet = [
+                    (self.native.stack, open_) for open_ in self.open.values() if not open_.met
+                ]
+                if not unmet:
+                    return None
+                found.extend(unmet)
+            else:
+                return None
+        return found
+
+
+class History:
+    """Everything known of a run of a world."""
+
+    def __init__(self, world_size: int, weigh: Callable[[GroupLog, tuple[Slot, ...]], int]) -> None:
+        self._weigh = weigh
+        self.everyone = tuple(range(world_size))
+        self.ranks = [RankState(rank) for rank in self.everyone]
+        self.groups: dict[str, GroupLog] = {}
+        self.streams = Streams()
+        self.creations: dict[tuple[int, ...] | None, dict[int, CreationSlot]] = {}
+        self._local_counts: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.touched: set[int] = set()
+        self.fatal = False
+        """Set once a fault was seen that no later record can undo."""
+        self._handlers: dict[type, Callable[..., None]] = {
+            GroupMade: self._group_made,
+            Creation: self._creation,
+            Destruction: self._destruction,
+            Call: self._call,
+            Waiting: self._waiting,
+            Issued: self._free,
+            Finished: self._finished,
+            Failed: self._failed,
+            NativeWait: self._native,
+            Started: self._started,
+            Ended: self._ended,
+        }
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        self._handlers[type(record)](record)
+
+    def clear(self) -> None:
+        """Forget a finished run; keep groups and the counts of creations."""
+        for log in self.groups.values():
+            log.clear()
+        for state in self.ranks:
+            state.clear()
+        self.streams = Streams()
+        self.touched.clear()
+        self.fatal = False
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def _group_made(self, record: GroupMade) -> None:
+        log = self.groups.get(record.key)
+        if log is None:
+            self.groups[record.key] = GroupLog(record.key, record.ranks, record.name)
+        elif record.name and not log.name:
+            log.name = record.name
+
+    def _log(self, call: Call) -> GroupLog:
+        log = self.groups.get(call.group)
+        if log is None:
+            log = self.groups[call.group] = GroupLog(call.group, self.everyone, "")
+        return log
+
+    def _call(self, call: Call) -> None:
+        state = self.ranks[call.rank]
+        if call.thread == 0:
+            state.native = None
+        thing: Slot | Message
+        if call.op in P2P_OPS:
+            thing = self.streams.add(call, self._log(call).ranks)
+            if self.streams.unlike:
+                self.fatal = True
+        else:
+            log = self._log(call)
+            thing = log.add(call)
+            if thing.met and log.passed(thing):
+                self._close(log)
+            if thing.status == UNLIKE or thing.index >= log.floor:
+                self.fatal = True
+        state.begin(call.call, thing)
+        # Other calls only issue; the thread blocks in a wait, of which a record tells.
+        blocks = call.async_op is False or call.op == "monitored_barrier"
+        state.threads[call.thread] = (call.stack, thing) if blocks else None
+        self.touched.add(call.rank)
+
+    def _close(self, log: GroupLog) -> None:
+        stretch = log.close_stretch()
+        worth = self._weigh(log, stretch)
+        if worth == 2:
+            self.fatal = True
+        if worth and len(log.closed) < KEPT:
+            log.closed.append(stretch)
+
+    def _waiting(self, record: Waiting) -> None:
+        state = self.ranks[record.rank]
+        if record.thread == 0:
+            state.native = None
+        thing = state.open.get(record.call)
+        state.threads[record.thread] = None if thing is None else (record.stack, thing)
+        self.touched.add(record.rank)
+
+    def _free(self, record: Issued) -> None:
+        self._unblock(record.rank, record.thread)
+
+    def _finished(self, record: Finished) -> None:
+        state = self.ranks[record.rank]
+        self._unblock(record.rank, record.thread)
+        state.open.pop(record.call, None)
+
+    def _failed(self, record: Failed) -> None:
+        state = self.ranks[record.rank]
+        self._unblock(record.rank, record.thread)
+        thing = state.open.pop(record.call, None)
+        call: Call | Creation | None = None
+        if isinstance(thing, Message):
+            call = thing.call
+        elif thing is not None:
+            call = thing.calls.get(record.rank)
+        state.failed.append((record, call))
+
+    def _unblock(self, rank: int, thread: int) -> None:
+        state = self.ranks[rank]
+        state.threads[thread] = None
+        if thread == 0:
+            state.native = None
+
+    # -- groups -----------------------------------------------------------------------------
+
+    def _creation(self, record: Creation) -> None:
+        state = self.ranks[record.rank]
+        group: tuple[int, ...] | None = None
+        members: Iterable[int] = self.everyone
+        if record.local:
+            group = members = record.ranks
+            counted = (record.rank, record.ranks)
+            index = self._local_counts.get(counted, 0)
+            self._local_counts[counted] = index + 1
+        else:
+            index = state.creations
+            state.creations += 1
+        slots = self.creations.setdefault(group, {})
+        slot = slots.get(index)
+        if slot is None:
+            slot = slots[index] = CreationSlot(index, tuple(members), record.local)
+        slot.calls[record.rank] = record
+        if slot.unlike or any(self.ranks[r].over for r in slot.missing()):
+            self.fatal = True
+        elif slot.met:
+            del slots[index]
+        state.begin(record.call, slot)
+        state.threads[record.thread] = (record.stack, slot)
+        if record.thread == 0:
+            state.native = None
+        self.touched.add(record.rank)
+
+    def _destruction(self, record: Destruction) -> None:
+        self._unblock(record.rank, record.thread)
+
+    # -- ranks ------------------------------------------------------------------------------
+
+    def _native(self, record: NativeWait) -> None:
+        self.ranks[record.rank].native = record
+        self.touched.add(record.rank)
+
+    def _started(self, record: Started) -> None:
+        state = self.ranks[record.rank]
+        state.started = True
+        state.threads.setdefault(0, None)
+
+    def _ended(self, record: Ended) -> None:
+        state = self.ranks[record.rank]
+        if state.ended is None or record.how == "died":
+            # A process that is killed after its function returned is still a death.
+            state.ended = record
+        # Where the main thread was when its process went away.
+        state.inside = state.inside or state.threads.get(0)
+        alive = () if record.how == "died" else record.threads
+        state.threads = {t: s for t, s in state.threads.items() if t in alive}
+        for thread in alive:
+            state.threads.setdefault(thread, None)
+        state.started = True
+        if not state.threads:
+            self._gone(state)
+        # Whoever waits for this rank may be stuck now.
+        self.touched.update(self.everyone)
+
+    def _gone(self, state: RankState) -> None:
+        """A rank makes no more calls: whatever others made and it did not is without a partner."""
+        rank = state.rank
+        if state.ended is not None and state.ended.how == "died":
+            self.fatal = True
+        for log in self.groups.values():
+            if rank in log.count:
+                log.floor = min(log.floor, log.count[rank])
+                if max(log.count.values()) > log.floor:
+                    self.fatal = True
+        for slots in self.creations.values():
+            if any(rank in slot.missing() for slot in slots.values()):
+                self.fatal = True
+
+    def tidy(self) -> None:
+        """Put everything in an order of its own, so that nothing depends on arrival."""
+        self.groups = dict(sorted(self.groups.items()))
+        for log in self.groups.values():
+            log.tidy()
+        for slots in self.creations.values():
+            for slot in slots.values():
+                slot.calls = dict(sorted(slot.calls.items()))
+        self.streams.tidy()
+
+    @property
+    def all_over(self) -> bool:
+        """Whether every rank has ended, with all its threads."""
+        return all(state.over for state in self.ranks)

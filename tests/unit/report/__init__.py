@@ -1,0 +1,1 @@
+"""Tests of the reports: findings in, text and data out."""

@@ -1,0 +1,1 @@
+"""Tests of the verdict: records by hand, no processes."""
