@@ -14,6 +14,7 @@ import selectors
 import socket
 import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,8 +171,20 @@ class Supervisor:
                     if mask & selectors.EVENT_READ:
                         key.data()
                 self._step()
+        except Exception:
+            # Never silent: the run that waits for an outcome gets this one.
+            self._kill()
+            self._outcomes.put(self._broken(traceback.format_exc()))
         finally:
             self._finish()
+
+    def _broken(self, trace: str) -> Outcome:
+        nothing = [b"" for _ in self._peers]
+        return Outcome(
+            results=nothing,
+            ended=[None for _ in self._peers],
+            trouble=f"an internal error of pytest-collectives, please report it:\n{trace}",
+        )
 
     def _finish(self) -> None:
         self._selector.close()
