@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -75,29 +75,17 @@ def world() -> Iterator[WorldFactory]:
         yield make
 
 
-@pytest.fixture(scope="class")
-def class_world() -> Iterator[WorldFactory]:
-    """As ``world`` for a class: worlds asked for with the same arguments are shared."""
-    with _session.factory(reuse=True) as make:
-        yield make
+def _shared(scope: Literal["class", "module", "package", "session"]) -> Any:
+    @pytest.fixture(scope=scope)
+    def fixture() -> Iterator[WorldFactory]:
+        """As ``world``, for longer: worlds asked for with the same arguments are shared."""
+        with _session.factory(reuse=True) as make:
+            yield make
+
+    return fixture
 
 
-@pytest.fixture(scope="module")
-def module_world() -> Iterator[WorldFactory]:
-    """As ``world`` for a module: worlds asked for with the same arguments are shared."""
-    with _session.factory(reuse=True) as make:
-        yield make
-
-
-@pytest.fixture(scope="package")
-def package_world() -> Iterator[WorldFactory]:
-    """As ``world`` for a package: worlds asked for with the same arguments are shared."""
-    with _session.factory(reuse=True) as make:
-        yield make
-
-
-@pytest.fixture(scope="session")
-def session_world() -> Iterator[WorldFactory]:
-    """As ``world`` for the session: worlds asked for with the same arguments are shared."""
-    with _session.factory(reuse=True) as make:
-        yield make
+class_world = _shared("class")
+module_world = _shared("module")
+package_world = _shared("package")
+session_world = _shared("session")

@@ -114,6 +114,7 @@ class _Rank:
     def __init__(self, rank: int, spec: WorldSpec, store: str, channel: Channel) -> None:
         import torch
         import torch.distributed as dist
+
         from harness import mpu
         from harness.layout import Rank
         from harness.record import _values
@@ -141,6 +142,9 @@ class _Rank:
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT="29500",
         )
+        from torch._C._distributed_c10d import set_debug_level_from_env
+
+        set_debug_level_from_env()  # torch read the server's when it was imported
         os.chdir(spec.cwd)
         sys.path[:] = spec.path
         sys.argv = list(spec.argv)

@@ -101,6 +101,7 @@ class Server:
         import torch
         import torch.distributed
         import torch.distributed.nn
+
         from harness import mpu
         from harness.record import _recorder
 
@@ -387,6 +388,7 @@ def exec_main() -> None:
     with open(file, "rb") as stream:
         spec = pickle.load(stream)
     import torch.distributed.nn  # noqa: F401 - as the server has it
+
     from harness.launch._rank import rank_main
 
     rank_main(rank, spec, store, socket.socket(fileno=sock), out, err, stacks)

@@ -16,6 +16,13 @@ from typing import Any as _Any
 
 from harness.layout import DEFAULT_ORDER as _DEFAULT_ORDER
 from harness.mpu import _initialize, _query, _state
+from harness.mpu._combined import (  # noqa: F401 # part of the face of this module
+    get_amax_reduction_group,
+    get_tensor_and_context_parallel_group,
+    get_tensor_and_context_parallel_rank,
+    get_tensor_and_context_parallel_world_size,
+    get_tensor_and_data_parallel_group,
+)
 from harness.mpu._expert import (  # noqa: F401 # part of the face of this module
     get_data_modulo_expert_parallel_group,
     get_expert_data_parallel_group,
@@ -297,36 +304,6 @@ def get_hybrid_data_context_parallel_groups(
         f"get_hybrid_data_context_parallel_groups(group_size={group_size!r}) is not modelled by the "
         "pytest-collectives stub of megatron.core.mpu; only the size of the dp-cp group is"
     )
-
-
-def get_tensor_and_data_parallel_group(
-    check_initialized: bool = True, *, with_context_parallel: bool = False
-) -> _Any:
-    """The tp-dp, or the tp-dp-cp, group."""
-    return _query.group("tp-dp-cp" if with_context_parallel else "tp-dp", check_initialized)
-
-
-def get_tensor_and_context_parallel_group(check_initialized: bool = True) -> _Any:
-    """The tp-cp group."""
-    return _query.group("tp-cp", check_initialized)
-
-
-def get_tensor_and_context_parallel_world_size() -> int:
-    """The size of the tp-cp group; 0 when torch.distributed is not initialised."""
-    return len(_query.ranks("tp-cp")) if _query.in_use() else 0
-
-
-def get_tensor_and_context_parallel_rank() -> int:
-    """The position in the tp-cp group; 0 when torch.distributed is not initialised."""
-    return _query.position("tp-cp") if _query.in_use() else 0
-
-
-def get_amax_reduction_group(
-    with_context_parallel: bool = False, *, tp_only_amax_red: bool = False
-) -> _Any:
-    """The group over which FP8 maxima are reduced: tp, tp-cp, tp-dp or tp-dp-cp."""
-    name = "tp" if tp_only_amax_red else "tp-dp"
-    return _query.group(f"{name}-cp" if with_context_parallel else name)
 
 
 # --- pipelines ----------------------------------------------------------------------------------

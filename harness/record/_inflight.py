@@ -77,9 +77,10 @@ class InFlight:
         self._leave()
 
     def _leave(self) -> None:
-        mode = getattr(self._local, "mode", None)
+        mode: Any = getattr(self._local, "mode", None)
         # Another mode that user code has entered since must be left first.
-        if mode is not None and _get_current_dispatch_mode() is mode:
+        current: Any = _get_current_dispatch_mode()
+        if mode is not None and current is mode:
             self._local.mode = None
             mode.__exit__(None, None, None)
 
@@ -120,10 +121,17 @@ class InFlight:
                         break
 
 
-class _Mode(TorchDispatchMode):
+_Base: Any = TorchDispatchMode  # untyped in torch
+
+
+class _Mode(_Base):  # type: ignore[misc]
     def __init__(self, inflight: InFlight) -> None:
         super().__init__()
         self._inflight = inflight
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch wraps the method below, which imports all of TorchDynamo
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

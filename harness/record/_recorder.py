@@ -194,7 +194,6 @@ class Recorder:
                 local.synchronous = number
                 return out
             local.synchronous = -1
-            send("Issued", number, thread, time.monotonic())
             if held == "work":
                 self._remember(work, number)
                 self._watch(read, operation, args, kwargs, number)
@@ -218,11 +217,11 @@ class Recorder:
         key, ranks = self.groups.known(group)
         peer = root = tag = None
         if operation.root:
-            root = ranks[read(operation.root, args, kwargs)]
+            root = _member(ranks, read(operation.root, args, kwargs))
         if operation.name in ("send", "recv"):
             tag = read("tag", args, kwargs)
             if operation.peer:
-                peer = ranks[read(operation.peer, args, kwargs)]
+                peer = _member(ranks, read(operation.peer, args, kwargs))
             stream: Any = (key, operation.name, peer, tag)
         else:
             stream = key
@@ -294,7 +293,7 @@ class Recorder:
         storage = tensor.untyped_storage().data_ptr()
         start, end = span(tensor)
         contiguous = tensor.is_contiguous()
-        dense = contiguous or torch._prims_common.is_non_overlapping_and_dense(tensor)
+        dense = contiguous or _is_dense(tensor)
         shape = tuple(tensor.shape)
         return (name, shape, contiguous, storage, version, start, end - start, dense)
 
@@ -317,7 +316,7 @@ class Recorder:
     def _work_wait(self, real: Callable[..., Any]) -> Callable[..., Any]:
         works = self._works
         local = self._local
-        send = self.channel.send
+        send_later = self.channel.send_later
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
             entry = works.get(id(work))
@@ -335,7 +334,7 @@ class Recorder:
             except BaseException as error:
                 self._failed(number, thread, error)
                 raise
-            send("Finished", number, thread, time.monotonic())
+            send_later("Finished", number, thread, time.monotonic())
             return result
 
         return wait
@@ -437,6 +436,22 @@ def call_behind(error: BaseException) -> int | None:
             return number
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+def _member(ranks: tuple[int, ...], place: int) -> int:
+    """The global rank at a place of the group; a place that is none goes on as it is to torch."""
+    return ranks[place] if 0 <= place < len(ranks) else place
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill their memory without overlap, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
 
 
 def _given(

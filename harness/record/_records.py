@@ -44,6 +44,8 @@ class TensorInfo:
 
     ``storage`` is the address of its storage (0: not known), ``version`` its version counter. It
     spans ``extent`` bytes from address ``start``; ``dense`` tells whether its elements fill them.
+    Memory that was freed comes again, and so do addresses: ``serial`` numbers the storages that a
+    rank has used, each once (0: not known).
     """
 
     dtype: str
@@ -54,6 +56,7 @@ class TensorInfo:
     start: int = 0
     extent: int = 0
     dense: bool = True
+    serial: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from harness.record._records import Frame, Record, Stack, TensorInfo
 
 _LENGTH = struct.Struct("<I")
 
+_LATER = 4096
+
 STACK = "stack"
 CALL = "call"
 MESSAGE = "message"
@@ -28,9 +30,11 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self._lock = threading.Lock()
+        # Re-entrant, for the end of a thread may be noticed (and sent) in the middle of a send.
+        self._lock = threading.RLock()
         self._stacks: dict[Any, int] = {}
         self._open = True
+        self._later = b""
         os.register_at_fork(after_in_child=self._close_in_child)
 
     def _close_in_child(self) -> None:
@@ -41,14 +45,24 @@ class Channel:
         """Send one message; blocks only while the supervisor reads."""
         data = marshal.dumps(values)
         with self._lock:
-            if self._open:
-                self.sock.sendall(_LENGTH.pack(len(data)) + data)
+            self._write(_LENGTH.pack(len(data)) + data)
+
+    def send_later(self, *values: Any) -> None:
+        """Send one message together with the next: for what changes no verdict by itself."""
+        data = marshal.dumps(values)
+        with self._lock:
+            self._later += _LENGTH.pack(len(data)) + data
+            if len(self._later) > _LATER:
+                self._write(b"")
+
+    def _write(self, data: bytes) -> None:
+        later, self._later = self._later, b""
+        if self._open:
+            self.sock.sendall(later + data)
 
     def send_with_stack(self, stack: Any, *values: Any) -> None:
         """Send a message that ends with ``stack``; the stack itself crosses once only."""
         with self._lock:
-            if not self._open:
-                return
             number = self._stacks.get(stack)
             head = b""
             if number is None:
@@ -56,7 +70,7 @@ class Channel:
                 data = marshal.dumps((STACK, number, stack))
                 head = _LENGTH.pack(len(data)) + data
             data = marshal.dumps((*values, number))
-            self.sock.sendall(head + _LENGTH.pack(len(data)) + data)
+            self._write(head + _LENGTH.pack(len(data)) + data)
 
 
 def unframe(buffer: bytearray) -> Iterator[tuple[Any, ...]]:

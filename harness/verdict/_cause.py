@@ -154,6 +154,10 @@ def side(
     ended = history.ranks[rank].ended
     if ended is not None:
         said = "" if ended.how == "returned" else ended_text(history, rank)
+        inside = history.ranks[rank].inside
+        if ended.how == "died" and inside is not None:
+            within = text_of(call_of(inside[1], rank))
+            return Side(rank, state, within, note or said, ended.stack or inside[0], guilty)
         return Side(rank, state, "", note or said, ended.stack, guilty)
     if entry is None:
         return Side(rank, state, "", note, (), guilty)

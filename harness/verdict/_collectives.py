@@ -24,8 +24,8 @@ from harness.verdict._group_log import GroupLog, Slot
 from harness.verdict._history import History
 from harness.verdict._misaligned import misalignment
 from harness.verdict._mismatch import mismatch_cause
-from harness.verdict._signature import UNLIKE, alike
-from harness.verdict._sites import lines
+from harness.verdict._signature import UNLIKE, alike, compare
+from harness.verdict._sites import Lines, forward, lines, once_only
 from harness.verdict._text import call_text, loops_text, ranks_text, site, verb
 
 LEFT = ("returned", "skipped", "xfailed")
@@ -67,7 +67,7 @@ def group_causes(history: History, log: GroupLog, stuck: Mapping[int, list[Wait]
         if cause.finding.level == "error" and before_skip and before_unlike:
             return [cause]
     if unlike is not None and (found is None or unlike.index < found.position):
-        found = _skip_by_habit(log, unlike)
+        found = _skip_by_habit(log, unlike) or _skip_by_place(log, unlike)
         if found is None:
             return [mismatch_cause(history, log, unlike)]
     if found is not None:
@@ -90,6 +90,10 @@ def _tail(history: History, log: GroupLog, short: list[int]) -> list[Cause]:
     place = position - log.base
     if not 0 <= place < len(log.slots):
         return []
+    for before in list(log.slots)[:place]:
+        found = None if before.one_place else _ahead(log, before)
+        if found is not None:
+            return [skip_cause(history, log, found)]
     slot = log.slots[place]
     lacking = tuple(r for r in gone if r not in slot.calls)
     return [skip_cause(history, log, Skip(position, dict(slot.calls), lacking, {}))]
@@ -184,7 +188,7 @@ def _skip_by_habit(log: GroupLog, slot: Slot) -> Skip | None:
     """Calls do not go together, and earlier passes show which of them is usually made first."""
     place = slot.index - log.base
     if place:
-        last = log.slots[place - 1].lead if log.slots[place - 1].same else None
+        last = log.slots[place - 1].lead if log.slots[place - 1].one_place else None
     else:
         last = log.recent[-1] if log.recent else None
     usual = log.follows.get(lines(last.stack)) if last is not None else None
@@ -198,6 +202,33 @@ def _skip_by_habit(log: GroupLog, slot: Slot) -> Skip | None:
     if not all(lines(c.stack) in after for c in early.values()):
         return None
     return Skip(slot.index, due, tuple(sorted(early)), early)
+
+
+def _skip_by_place(log: GroupLog, slot: Slot) -> Skip | None:
+    """Arguments differ, and one side stands beyond the other's line, which it never made."""
+    found = compare(slot.calls, log.ranks)
+    if found is None or found.detail not in ("shape", "dtype", "splits"):
+        return None
+    return _ahead(log, slot)
+
+
+def _ahead(log: GroupLog, slot: Slot) -> Skip | None:
+    """Of two places that meet, one is beyond the other in the program, and neither comes again."""
+    places: dict[Lines, dict[int, Call]] = {}
+    for rank, call in slot.calls.items():
+        places.setdefault(lines(call.stack), {})[rank] = call
+    if len(places) != 2 or any((c.op, lines(c.stack)) in log.made_at for c in slot.calls.values()):
+        return None
+    one, two = places.values()
+    for due, early in ((one, two), (two, one)):
+        ahead = all(
+            forward(a.stack, b.stack) and once_only(a.stack, b.stack)
+            for a in due.values()
+            for b in early.values()
+        )
+        if ahead:
+            return Skip(slot.index, due, tuple(sorted(early)), early)
+    return None
 
 
 def skip_cause(history: History, log: GroupLog, skip: Skip) -> Cause:
@@ -282,16 +313,23 @@ def _compatible(skip: Skip, rank: int) -> bool:
 
 
 def _skip_hints(history: History, log: GroupLog, skip: Skip) -> tuple[str, ...]:
-    hints: list[str] = []
     makers = set(skip.having)
-    for other in history.groups.values():
-        if other is not log and other.name and set(other.ranks) == makers:
-            hints.append(
+    named = [g for g in history.groups.values() if g is not log and g.name and g.size < log.size]
+    for other in named:
+        if set(other.ranks) == makers:
+            return (
                 f"the callers are exactly the {other.name} group {list(other.ranks)}: "
-                f"was group= forgotten or the wrong group passed?"
+                f"was group= forgotten or the wrong group passed?",
             )
-            break
-    return tuple(hints)
+    # Where a member has not come that far, all callers are still of one group.
+    for other in sorted(named, key=lambda g: g.size):
+        late = set(other.ranks) - makers
+        if makers < set(other.ranks) and all(state_of(history, r) == "running" for r in late):
+            return (
+                f"all callers are of the {other.name} group {list(other.ranks)}: was group= "
+                f"forgotten or the wrong group passed?",
+            )
+    return ()
 
 
 def _during(finding: Finding, skip: Skip) -> Finding:

@@ -14,7 +14,8 @@ from harness.verdict._group_log import Slot
 from harness.verdict._groups import never_made
 from harness.verdict._history import CreationSlot, History
 from harness.verdict._p2p import other_tag, wrong_neighbour
-from harness.verdict._sites import forward
+from harness.verdict._signature import ALIKE, alike
+from harness.verdict._sites import by_counter, forward, in_loop, lines, same_place
 from harness.verdict._streams import Message
 from harness.verdict._text import numbers, ranks_text, site
 
@@ -41,6 +42,9 @@ def _closes(cycle: list[Wait]) -> bool:
 
 
 def _cause(history: History, cycle: list[Wait], stuck: Mapping[int, list[Wait]]) -> Cause:
+    mismatch = group_mismatch(history, cycle)
+    if mismatch is not None:
+        return mismatch
     following = {w.rank: cycle[(k + 1) % len(cycle)] for k, w in enumerate(cycle)}
     passed = [w for w in cycle if _went_past(w, following[w.rank])]
     for wait in sorted(passed, key=_time):
@@ -57,7 +61,50 @@ def _cause(history: History, cycle: list[Wait], stuck: Mapping[int, list[Wait]])
 def _went_past(wait: Wait, other: Wait) -> bool:
     """Whether the rank waited for is beyond this call in the program, so that it skipped it."""
     call = call_of(wait.thing, wait.rank)
-    return call is not None and forward(call.stack, other.stack)
+    if call is None or not forward(call.stack, other.stack):
+        return False
+    ours, theirs = wait.thing, other.thing
+    if not isinstance(ours, Slot) or not isinstance(theirs, Slot) or ours.log is theirs.log:
+        return True
+    # Each rank may enter its groups in an order of its own: that a counter goes up is only known
+    # from passes that both groups have made.
+    place = (call.op, lines(call.stack)) if isinstance(call, Call) else None
+    seen = all(place in thing.log.made_at for thing in (ours, theirs))
+    return seen or not by_counter(call.stack, other.stack)
+
+
+def group_mismatch(history: History, cycle: list[Wait]) -> Cause | None:
+    """One call of the program, made once, was given another group on some ranks."""
+    calls: dict[int, Call] = {}
+    groups: dict[str, list[int]] = {}
+    for wait in cycle:
+        call = call_of(wait.thing, wait.rank)
+        if not isinstance(wait.thing, Slot) or not isinstance(call, Call):
+            return None
+        calls[wait.rank] = call
+        groups.setdefault(str(group_ref(wait.thing.log)), []).append(wait.rank)
+    first = next(iter(calls.values()))
+    for call in calls.values():
+        if not same_place(call.stack, first.stack) or in_loop(call.stack):
+            return None
+        if alike(first, call) != ALIKE or call.label != first.label:
+            return None
+    if len({call.group for call in calls.values()}) < 2:
+        return None
+    if any(rank not in history.groups[c.group].ranks for c in calls.values() for rank in calls):
+        return None  # no one group would serve them all
+    told = ", but ".join(f"{name} on {ranks_text(r)}" for name, r in groups.items())
+    finding = Finding(
+        "group_mismatch",
+        f"groups differ: {text_of(first)} at {site(first.stack)} is made on {told}; each waits "
+        f"for the other",
+        op=first.op,
+        ranks=tuple(sorted(calls)),
+        sides=sides(history, calls),
+        evidence=edges(history, cycle),
+        hints=("pass the same group on every rank that this call is for",),
+    )
+    return Cause(finding, max(map(_time, cycle)), frozenset(calls))
 
 
 def _skip(

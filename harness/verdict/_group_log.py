@@ -12,7 +12,7 @@ from collections import deque
 
 from harness.record import Call
 from harness.verdict._signature import ALIKE, PAIRWISE, SUSPECT, UNLIKE, alike, base_op, compare
-from harness.verdict._sites import Lines, lines
+from harness.verdict._sites import Lines, lines, same_place
 
 CALM = 64
 """So many like positions after an unlike one close that stretch: it is judged and forgotten."""
@@ -39,6 +39,14 @@ class Slot:
         """Whether all members have made this call: nobody waits in it for ever."""
         return len(self.calls) == self.log.size
 
+    @property
+    def one_place(self) -> bool:
+        """Whether the calls go together and come from one place, whatever the loop values."""
+        return self.same or (
+            self.status == ALIKE
+            and all(same_place(call.stack, self.lead.stack) for call in self.calls.values())
+        )
+
     def missing(self) -> list[int]:
         """The members that have not made it."""
         return [rank for rank in self.log.ranks if rank not in self.calls]
@@ -59,11 +67,13 @@ class GroupLog:
         "made_at",
         "name",
         "previous",
+        "raced",
         "ranks",
         "recent",
         "size",
         "slots",
         "suspect",
+        "threads",
         "unlike",
     )
 
@@ -88,6 +98,10 @@ class GroupLog:
         self.unlike: Slot | None = None
         self.suspect: Slot | None = None
         self.closed: list[tuple[Slot, ...]] = []
+        self.threads: dict[int, dict[int, Call]] = {}
+        """For each rank the threads that call on this group, each with its first call."""
+        self.raced: dict[int, tuple[Call, Call]] = {}
+        """Calls of two threads of one rank that were under way at once, for each such rank."""
 
     def add(self, call: Call) -> Slot:
         """Take in a member's next collective."""
@@ -136,6 +150,9 @@ class GroupLog:
                 self.recent.append(slot.lead)
                 return False
             self.calm += 1
+        elif slot.one_place:
+            self._remember(slot.lead)
+            self.calm = 0
         else:
             self.previous = None
             self.calm = 0

@@ -20,17 +20,23 @@ from harness.record import (
     GroupMade,
     Issued,
     NativeWait,
+    NonMember,
     Record,
     Stack,
     Started,
+    ThreadEnded,
+    Touched,
+    Value,
     Waiting,
 )
 from harness.verdict._group_log import GroupLog, Slot
 from harness.verdict._signature import UNLIKE
 from harness.verdict._streams import Message, Streams
+from harness.verdict._works import Works
 
 OPEN = 1024
 KEPT = 8
+VALUES = 4096
 
 
 class CreationSlot:
@@ -76,6 +82,8 @@ class RankState:
         "rank",
         "started",
         "threads",
+        "values",
+        "works",
     )
 
     def __init__(self, rank: int) -> None:
@@ -92,6 +100,8 @@ class RankState:
         self.failed: deque[tuple[Failed, Call | Creation | None]] = deque(maxlen=4)
         self.open: dict[int, Open] = {}
         self.limit = OPEN
+        self.works = Works()
+        self.values: list[Value] = []
         # The record and the thing that a thread is blocked on; None in user code.
         self.threads: dict[int, tuple[Stack, Open] | None] = {0: None}
 
@@ -106,6 +116,16 @@ class RankState:
     def over(self) -> bool:
         """Whether no thread of the rank can make a call any more."""
         return self.ended is not None and not self.threads
+
+    def held_up(self) -> bool:
+        """Whether each thread is blocked, be it in a call that met one it does not go with."""
+        if not self.threads or not self.started:
+            return False
+        unlike = (
+            state is not None and isinstance(state[1], Slot) and state[1].status == UNLIKE
+            for state in self.threads.values()
+        )
+        return all(unlike) or bool(self.waits())
 
     def waits(self) -> list[tuple[Stack, Open]] | None:
         """What each thread is blocked on, unmet; None if any is in user code (or will get on)."""
@@ -135,12 +155,18 @@ class RankState:
 class History:
     """Everything known of a run of a world."""
 
-    def __init__(self, world_size: int, weigh: Callable[[GroupLog, tuple[Slot, ...]], int]) -> None:
+    def __init__(
+        self,
+        world_size: int,
+        weigh: Callable[[GroupLog, tuple[Slot, ...]], int],
+        buffered_sends: bool = False,
+    ) -> None:
         self._weigh = weigh
+        self._buffered_sends = buffered_sends
         self.everyone = tuple(range(world_size))
         self.ranks = [RankState(rank) for rank in self.everyone]
         self.groups: dict[str, GroupLog] = {}
-        self.streams = Streams()
+        self.streams = Streams(self._buffered_sends)
         self.creations: dict[tuple[int, ...] | None, dict[int, CreationSlot]] = {}
         self._local_counts: dict[tuple[int, tuple[int, ...]], int] = {}
         self.touched: set[int] = set()
@@ -158,6 +184,10 @@ class History:
             NativeWait: self._native,
             Started: self._started,
             Ended: self._ended,
+            ThreadEnded: self._thread_ended,
+            Touched: self._touch,
+            NonMember: self._non_member,
+            Value: self._value,
         }
 
     def add(self, record: Record) -> None:
@@ -170,7 +200,7 @@ class History:
             log.clear()
         for state in self.ranks:
             state.clear()
-        self.streams = Streams()
+        self.streams = Streams(self._buffered_sends)
         self.touched.clear()
         self.fatal = False
 
@@ -182,6 +212,7 @@ class History:
             self.groups[record.key] = GroupLog(record.key, record.ranks, record.name)
         elif record.name and not log.name:
             log.name = record.name
+        self.ranks[record.rank].works.made(record)
 
     def _log(self, call: Call) -> GroupLog:
         log = self.groups.get(call.group)
@@ -194,15 +225,20 @@ class History:
         if call.thread == 0:
             state.native = None
         thing: Slot | Message
+        log = self._log(call)
+        state.works.begin(call, log.size)
         if call.op in P2P_OPS:
-            thing = self.streams.add(call, self._log(call).ranks)
+            thing = self.streams.add(call, log.ranks)
             if self.streams.unlike:
                 self.fatal = True
         else:
-            log = self._log(call)
             thing = log.add(call)
-            if thing.met and log.passed(thing):
-                self._close(log)
+            self._threads(log, call)
+            if thing.met:
+                if self.streams.any_used:
+                    self.streams.synchronised(thing.calls)
+                if log.passed(thing):
+                    self._close(log)
             if thing.status == UNLIKE or thing.index >= log.floor:
                 self.fatal = True
         state.begin(call.call, thing)
@@ -210,6 +246,22 @@ class History:
         blocks = call.async_op is False or call.op == "monitored_barrier"
         state.threads[call.thread] = (call.stack, thing) if blocks else None
         self.touched.add(call.rank)
+
+    def _threads(self, log: GroupLog, call: Call) -> None:
+        """Two threads of a rank in one group at once come there in an order of luck.
+
+        A thread inside a call that blocks as it is made cannot have told the other to go on.
+        """
+        seen = log.threads.setdefault(call.rank, {})
+        seen.setdefault(call.thread, call)
+        if len(seen) < 2 or call.rank in log.raced:
+            return
+        for thread, entry in self.ranks[call.rank].threads.items():
+            if thread == call.thread or entry is None or not isinstance(entry[1], Slot):
+                continue
+            other = entry[1].calls.get(call.rank)
+            if entry[1].log is log and other is not None and other.async_op is False:
+                log.raced[call.rank] = (other, call)
 
     def _close(self, log: GroupLog) -> None:
         stretch = log.close_stretch()
@@ -224,6 +276,7 @@ class History:
         if record.thread == 0:
             state.native = None
         thing = state.open.get(record.call)
+        state.works.end(record.call)
         state.threads[record.thread] = None if thing is None else (record.stack, thing)
         self.touched.add(record.rank)
 
@@ -233,11 +286,15 @@ class History:
     def _finished(self, record: Finished) -> None:
         state = self.ranks[record.rank]
         self._unblock(record.rank, record.thread)
-        state.open.pop(record.call, None)
+        state.works.end(record.call)
+        thing = state.open.pop(record.call, None)
+        if isinstance(thing, Message) and thing.from_any:
+            thing.finished = record.time
 
     def _failed(self, record: Failed) -> None:
         state = self.ranks[record.rank]
         self._unblock(record.rank, record.thread)
+        state.works.end(record.call)
         thing = state.open.pop(record.call, None)
         call: Call | Creation | None = None
         if isinstance(thing, Message):
@@ -276,6 +333,7 @@ class History:
         elif slot.met:
             del slots[index]
         state.begin(record.call, slot)
+        state.works.creating(record)
         state.threads[record.thread] = (record.stack, slot)
         if record.thread == 0:
             state.native = None
@@ -283,6 +341,8 @@ class History:
 
     def _destruction(self, record: Destruction) -> None:
         self._unblock(record.rank, record.thread)
+        mine = [k for k, log in self.groups.items() if record.rank in log.ranks]
+        self.ranks[record.rank].works.destroys(record, [record.key] if record.key else mine)
 
     # -- ranks ------------------------------------------------------------------------------
 
@@ -325,6 +385,27 @@ class History:
         for slots in self.creations.values():
             if any(rank in slot.missing() for slot in slots.values()):
                 self.fatal = True
+
+    def _thread_ended(self, record: ThreadEnded) -> None:
+        state = self.ranks[record.rank]
+        state.threads.pop(record.thread, None)
+        if state.over:
+            self._gone(state)
+            self.touched.update(self.everyone)
+        self.touched.add(record.rank)
+
+    def _touch(self, record: Touched) -> None:
+        self.ranks[record.rank].works.touched(record)
+
+    def _non_member(self, record: NonMember) -> None:
+        outside = self.ranks[record.rank].works.outside
+        if len(outside) < KEPT:
+            outside.append(record)
+
+    def _value(self, record: Value) -> None:
+        values = self.ranks[record.rank].values
+        if record.kind == "expect_same" or (record.wrong and len(values) < VALUES):
+            values.append(record)
 
     def tidy(self) -> None:
         """Put everything in an order of its own, so that nothing depends on arrival."""

@@ -13,10 +13,13 @@ from harness.verdict._deadlock import is_stuck, stuck_ranks
 from harness.verdict._findings import Finding
 from harness.verdict._groups import creation_causes
 from harness.verdict._history import History
+from harness.verdict._lifecycle import lifecycle_causes
 from harness.verdict._misaligned import stretch_matters
 from harness.verdict._p2p import message_causes
+from harness.verdict._races import between_threads, race_causes
 from harness.verdict._ranks import errors_out_of_calls, rank_causes, straggler_causes
 from harness.verdict._text import plain, site
+from harness.verdict._values import SYMPTOMS, value_causes
 
 LONGEST_LIST = 8
 
@@ -28,8 +31,8 @@ class Judge:
     on what is known, not on how it came.
     """
 
-    def __init__(self, world_size: int) -> None:
-        self._history = History(world_size, stretch_matters)
+    def __init__(self, world_size: int, *, buffered_sends: bool = False) -> None:
+        self._history = History(world_size, stretch_matters, buffered_sends)
         self._proved = False
         self._ended_clean = False
 
@@ -53,7 +56,7 @@ class Judge:
 
     def settled(self) -> bool:
         """Whether every rank has ended or is blocked: nothing more can change the picture."""
-        return all(state.over or state.waits() for state in self._history.ranks)
+        return all(state.over or state.held_up() for state in self._history.ranks)
 
     def awaited(self) -> tuple[int, ...]:
         """Ranks in user code for which blocked ranks wait."""
@@ -82,18 +85,21 @@ class Judge:
         stuck = stuck_ranks(history, history.everyone)
         causes: list[Cause] = []
         for log in history.groups.values():
-            causes += group_causes(history, log, stuck)
+            causes += [between_threads(c, log) for c in group_causes(history, log, stuck)]
         causes += creation_causes(history, stuck)
         causes += message_causes(history, stuck)
         causes += rank_causes(history, stuck)
         causes += cycle_causes(history, stuck)
+        causes += lifecycle_causes(history)
+        causes += race_causes(history)
+        causes += value_causes(history)
         errors = [cause for cause in causes if cause.finding.level == "error"]
         warnings = [cause for cause in causes if cause.finding.level != "error"]
         if not errors and (history.all_over or stuck or history.fatal):
             errors = errors_out_of_calls(history, stuck) or dead_end(history, stuck)
         if not errors and deadline:
             errors = straggler_causes(history, stacks or {})
-        errors = list(self._told(_merged(errors)))
+        errors = list(self._told(_merged(_symptoms_last(errors))))
         at = {(f.group, f.index) for f in (cause.finding for cause in errors)}
         warnings = [c for c in warnings if (c.finding.group, c.finding.index) not in at]
         return [cause.finding for cause in (*errors, *sorted(warnings, key=_order))]
@@ -111,7 +117,10 @@ class Judge:
         independent = [c for c in others if not c.involved & first.involved]
         folded = [c for c in others if c.involved & first.involved]
         apart = others_are.union(*(c.involved for c in independent))
-        secondary = [*self._errors(first, apart), *(f"also: {c.finding.summary}" for c in folded)]
+        # A raise is told by `_errors` already.
+        ends = {"rank_raised", "rank_died"}
+        also = [c for c in folded if c.finding.kind not in ends or c.finding.detail]
+        secondary = [*self._errors(first, apart), *(f"also: {c.finding.summary}" for c in also)]
         more = len(secondary) - LONGEST_LIST
         shown = secondary[:LONGEST_LIST] + ([f"and {more} more"] if more > 0 else [])
         # Where ranks stand that another finding is about would only distract here.
@@ -151,6 +160,14 @@ def _out_of(call: object) -> str:
 def _order(cause: Cause) -> tuple[float, int, str]:
     finding = cause.finding
     return cause.time, finding.index or 0, finding.summary
+
+
+def _symptoms_last(errors: list[Cause]) -> list[Cause]:
+    """A wrong value comes of what went wrong before or beside it; a raise may come of the value."""
+    late = ("rank_raised", "rank_died", "deadlock", *SYMPTOMS)
+    roots = [c for c in errors if c.finding.kind not in late]
+    last = max((cause.time for cause in roots), default=0.0)
+    return [replace(c, time=max(c.time, last)) if c.finding.kind in SYMPTOMS else c for c in errors]
 
 
 def _merged(errors: list[Cause]) -> list[Cause]:

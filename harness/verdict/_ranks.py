@@ -28,6 +28,8 @@ from harness.verdict._streams import Message
 from harness.verdict._text import numbers, plain, ranks_text, site, verb
 
 RAISED = ("raised", "failed")
+NO_GROUP = r"process group has not been initialized|[Ii]nvalid process group|group .*destroyed"
+NOT_MEMBER = re.compile(r"rank \d+ is not part of group|rank \d+ .*not in group", re.IGNORECASE)
 
 
 def rank_causes(history: History, stuck: Mapping[int, list[Wait]]) -> list[Cause]:
@@ -151,8 +153,13 @@ def _raised(history: History, ranks: list[int], stuck: Mapping[int, list[Wait]])
     if ended.inside is not None:
         place += " out of a collective"
     summary = f"{ranks_text(same)} {what}{place}{told}"
-    finding = _finding(history, "rank_raised", summary, tuple(same), thing)
-    hints = _hints(ended.message)
+    kind = "rank_raised"
+    gone = history.ranks[first].works.destroyed
+    if gone is not None and re.search(NO_GROUP, ended.message):
+        kind = "use_after_destroy"
+        summary += f"; process groups were destroyed at {site(gone.stack)}"
+    finding = _finding(history, kind, summary, tuple(same), thing)
+    hints = _hints(ended.message) + group_local_roots(history, ended.message)
     finding = replace(finding, hints=hints)
     return Cause(finding, _time(history, first), frozenset({*same, *stuck}))
 
@@ -163,12 +170,34 @@ def _kind_of_error(history: History, rank: int) -> tuple[str, str]:
 
 
 def _hints(message: str) -> tuple[str, ...]:
-    if re.search(r"rank \d+ is not part of group|rank \d+ .*not in group", message, re.I):
+    if NOT_MEMBER.search(message):
         return (
             "src and dst are global ranks; to give a rank inside the group, pass group_src or "
             "group_dst",
         )
     return ()
+
+
+def group_local_roots(history: History, message: str) -> tuple[str, ...]:
+    """Where a root was no member for some ranks: for whom it is one, but of another index.
+
+    Their calls went through, from (or to) a member that was perhaps not meant.
+    """
+    if not NOT_MEMBER.search(message):
+        return ()
+    hints = []
+    for log in history.groups.values():
+        for call in (*log.recent, *(slot.lead for slot in log.slots)):
+            root = call.root
+            if root in log.ranks and root < log.size and log.ranks[root] != root:
+                word = "src" if call.op in ("broadcast", "scatter") else "dst"
+                hints.append(
+                    f"{word}={root} at {site(call.stack)} is a member of {group_ref(log)}, but "
+                    f"number {log.ranks.index(root)} of it: if an index inside the group is meant, "
+                    f"its ranks {log.ranks[0]}-{log.ranks[-1]} have used the wrong {word}"
+                )
+                break
+    return tuple(hints[:1])
 
 
 def _finding(

@@ -122,5 +122,48 @@ def _parting(a: Stack, b: Stack) -> tuple[Frame, Frame, bool | None] | None:
     return None
 
 
+def by_counter(a: Stack, b: Stack) -> bool:
+    """Whether it is only a loop counter that tells on which side of ``a`` the place ``b`` is."""
+    parted = _parting(a, b)
+    return parted is not None and parted[0].line == parted[1].line
+
+
+def once_only(a: Stack, b: Stack) -> bool:
+    """Whether no ``for`` loop is around the frame in which two stacks part, nor further out."""
+    for x, y in zip(reversed(a), reversed(b), strict=False):
+        if x.in_loop or y.in_loop or x.loop or y.loop:
+            return False
+        if x != y:
+            return True
+    return True
+
+
+def in_loop(stack: Stack) -> bool:
+    """Whether a ``for`` loop is around the call in any of its frames."""
+    return any(frame.in_loop or frame.loop for frame in stack)
+
+
 def _in_sequence(a: Frame, b: Frame) -> bool:
     return a.branch is not None and b.branch is not None and not exclusive(a, b)
+
+
+def told_apart(a: Call, b: Call) -> str:
+    """What tells two calls from one line apart: ``"name"``, ``"counter"``, ``"line"`` or nothing.
+
+    A name is a label or a loop value that is a text; a counter is one that is a number.
+    """
+    if a.label != b.label:
+        return "name"
+    if lines(a.stack) != lines(b.stack):
+        return "line"
+    found = ""
+    for x, y in zip(a.stack, b.stack, strict=True):
+        before, after = dict(x.loop), dict(y.loop)
+        for name in before.keys() & after.keys():
+            one, two = before[name], after[name]
+            if one == two:
+                continue
+            if not (is_number(one) and is_number(two)):
+                return "name"
+            found = "counter"
+    return found

@@ -9,14 +9,24 @@ from math import prod
 from harness.record import Call
 from harness.verdict._text import payload
 
+KEPT = 256
+MEETINGS = frozenset(
+    {"barrier", "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all"}
+)
+"""No member leaves these before all have come."""
+
 
 class Message:
     """One send or receive and, once known, the call at the other end."""
 
-    __slots__ = ("box", "call", "matched", "members", "partner")
+    __slots__ = ("box", "buffered", "call", "finished", "matched", "members", "partner")
 
-    def __init__(self, call: Call, box: Mailbox, members: tuple[int, ...]) -> None:
+    def __init__(
+        self, call: Call, box: Mailbox, members: tuple[int, ...], buffered: bool = False
+    ) -> None:
         self.call = call
+        self.buffered = buffered
+        self.finished: float | None = None
         self.box = box
         self.members = members
         self.partner: Message | None = None
@@ -24,8 +34,8 @@ class Message:
 
     @property
     def met(self) -> bool:
-        """Whether the other end is posted: the call will complete."""
-        return self.matched or self.box.serves(self)
+        """Whether the other end is posted (or not needed): the call will complete."""
+        return self.matched or self.buffered or self.box.serves(self)
 
     def missing(self) -> list[int]:
         """Who could post the other end: one rank, or (receive from any source) any of several."""
@@ -42,9 +52,13 @@ class Message:
 class Mailbox:
     """What is under way to one rank, in one group, with one tag."""
 
-    __slots__ = ("anys", "receives", "sends")
+    __slots__ = ("any_receives", "any_sends", "anys", "receives", "sends")
 
     def __init__(self) -> None:
+        self.any_receives: list[Message] = []
+        """The first receives from any source, completed ones too."""
+        self.any_sends: list[Message] = []
+        """The first sends that these may have taken."""
         self.sends: dict[int, deque[Message]] = {}
         self.receives: dict[int, deque[Message]] = {}
         self.anys: deque[Message] = deque()
@@ -75,9 +89,16 @@ class Mailbox:
 
 
 class Streams:
-    """All point-to-point traffic of a run."""
+    """All point-to-point traffic of a run.
 
-    def __init__(self) -> None:
+    By contract a send may block until its receive is posted; with ``buffered`` none ever does.
+    """
+
+    def __init__(self, buffered: bool = False) -> None:
+        self._buffered = buffered
+        self.any_used = False
+        self.meetings: list[dict[int, Call]] = []
+        """Collectives that all members have made, since the first receive from any source."""
         self.boxes: dict[tuple[str, int, int], Mailbox] = {}
         self.unlike: list[tuple[Call, Call]] = []
 
@@ -90,8 +111,13 @@ class Streams:
         box = self.boxes.get(where)
         if box is None:
             box = self.boxes[where] = Mailbox()
-        message = Message(call, box, members)
+        message = Message(call, box, members, sends and self._buffered)
         if peer is None:
+            if not box.any_receives:
+                self.any_used = True
+                box.any_sends += [send for sends in box.sends.values() for send in sends]
+            if len(box.any_receives) < KEPT:
+                box.any_receives.append(message)
             box.anys.append(message)
             self._settle(box)
             return message
@@ -101,15 +127,23 @@ class Streams:
             self._pair(message, there.popleft())
         else:
             (box.sends if sends else box.receives).setdefault(src, deque()).append(message)
+            if sends and box.any_receives and len(box.any_sends) < KEPT:
+                box.any_sends.append(message)
             if sends and box.anys:
                 self._settle(box)
         return message
+
+    def synchronised(self, calls: dict[int, Call]) -> None:
+        """All members of a group have made a collective that keeps them together."""
+        if len(self.meetings) < KEPT and next(iter(calls.values())).op in MEETINGS:
+            self.meetings.append(dict(calls))
 
     def tidy(self) -> None:
         """Put everything in an order of its own, so that nothing depends on arrival."""
         self.boxes = dict(sorted(self.boxes.items()))
         for box in self.boxes.values():
             box.sends = dict(sorted(box.sends.items()))
+            box.any_sends.sort(key=lambda m: (m.call.time, m.call.rank, m.call.call))
             box.receives = dict(sorted(box.receives.items()))
         self.unlike.sort(key=lambda pair: (pair[0].time, pair[1].time))
 

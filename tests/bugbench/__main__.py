@@ -8,9 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+from harness import _settings
+from tests.bugbench import baseline
 from tests.bugbench.program import Program, programs
 from tests.bugbench.running import Found, run
 from tests.bugbench.scoring import Run, as_json, steadiness, table
+
+PRELOAD = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor")
 
 
 def run_one(program: Program, *, fixed: bool, seed: int) -> Run:
@@ -75,11 +79,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="ids, or beginnings of ids: A07,B,R")
     parser.add_argument("--json", type=Path, help="write everything to this file")
     parser.add_argument(
-        "--baseline", choices=("plain", "detail"), help="also run on plain gloo, or under DETAIL"
+        "--baseline",
+        choices=("plain", "detail"),
+        action="append",
+        default=[],
+        help="also run on plain gloo, or under torch's own checker (one seed; minutes)",
     )
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds: at least 1, not {options.seeds}")
+    # Imports that programs make in every rank, and that take seconds there.
+    _settings.use(_settings.Settings(preload=PRELOAD))
     runs = run_all(options.seeds, options.only)
     if not runs:
         parser.error(f"--only: no program's id starts with {options.only!r}")
@@ -90,8 +100,17 @@ def main(arguments: list[str] | None = None) -> int:
     unsteady = {k: v for k, v in steadiness(runs).items() if v == "sometimes"}
     if unsteady:
         print(f"not alike over the seeds: {', '.join(unsteady)}")
+    data = as_json(runs)
+    for name in options.baseline:
+        seen = [
+            baseline.run_plain(program, fixed=fixed, seed=0, detail=name == "detail")
+            for program in programs(options.only)
+            for fixed in ((True,) if program.is_trap else (False, True))
+        ]
+        print(baseline.table(name, seen))
+        data[f"baseline_{name}"] = baseline.as_json(seen)
     if options.json:
-        options.json.write_text(json.dumps(as_json(runs), indent=1))
+        options.json.write_text(json.dumps(data, indent=1))
     return 1 if wrong else 0
 
 

@@ -26,7 +26,8 @@ class Found:
     results: list[Any] | None
 
 
-def _on_rank(rank: Any, main: Main, ground: Ground) -> Any:
+def on_rank(rank: Any, main: Main, ground: Ground) -> Any:
+    """What runs on a rank: a random delay, then the program."""
     ground.pause(rank)
     return main(rank, ground)
 
@@ -41,13 +42,11 @@ def run(program: Program, *, fixed: bool, seed: int) -> Found:
         ground = Ground(fixed, world.world_size, seed)
         try:
             with world:
-                results = world.run(functools.partial(_on_rank, main=program.main, ground=ground))
+                results = world.run(functools.partial(on_rank, main=program.main, ground=ground))
         except WorldError as error:
             seconds = time.monotonic() - started
             late = any(f.kind == "straggler" for f in error.findings)
-            return Found(
-                error.findings, str(error), seconds, error.seconds_to_verdict, late, None
-            )
+            return Found(error.findings, str(error), seconds, error.seconds_to_verdict, late, None)
     seconds = time.monotonic() - started
     said = [w.message for w in caught if isinstance(w.message, WorldWarning)]
     findings = tuple(f for w in said for f in w.findings)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from harness.__main__ import main
 from harness.demo import _check, _figures
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
 from harness.layout import Layout, factorizations
 from harness.mpu import _parallel_state as stub
 from harness.mpu import activate, deactivate

@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 import torch
 import torch.distributed as dist
+
 from harness.suites import zigzag_slices
 from harness.suites.kl_aliasing import Config
 

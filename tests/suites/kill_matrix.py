@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+
 from harness._worlds import WorldFactory
 from harness.suites import kl_aliasing, whitening
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from harness.suites import kl_aliasing, whitening
 from harness.suites._batch import Batch, make
 from harness.suites._kl_laws import KlSession

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from harness.suites import kl_aliasing, whitening
 
 from . import kill_matrix

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from harness.suites import kl_aliasing
 from harness.suites.kl_aliasing import Config
 

@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from harness.suites import round_robin_shard, zigzag_slices
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harness.suites import round_robin_shard, zigzag_slices
 
 LENGTHS = st.tuples(st.integers(1, 300), st.integers(0, 300)).map(
     lambda pair: (pair[0] + pair[1], pair[1])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from harness.suites import whitening
 
 from . import advantage_functions as advantages

@@ -178,12 +178,13 @@ def test_distributed_checkpoint(silent: Silent, size: int, tmp_path: Path) -> No
     """Save and load of a sharded state."""
 
     def program(rank: int, folder: str) -> None:
-        import torch.distributed.checkpoint as dcp
+        import torch.distributed.checkpoint as checkpoint
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor import Shard, distribute_tensor
 
         mesh = init_device_mesh("cpu", (size,))
         tensor = distribute_tensor(torch.arange(16.0), mesh, [Shard(0)])
+        dcp: Any = checkpoint
         dcp.save({"x": tensor}, checkpoint_id=folder)
         other = distribute_tensor(torch.zeros(16), mesh, [Shard(0)])
         dcp.load({"x": other}, checkpoint_id=folder)
@@ -218,7 +219,9 @@ def test_autograd_collectives(silent: Silent, size: int) -> None:
     def program(rank: int) -> None:
         import warnings
 
-        functional: Any = torch.distributed.nn.functional
+        import torch.distributed.nn as distributed_nn
+
+        functional: Any = distributed_nn.functional
         warnings.simplefilter("ignore")
         x = torch.full((2,), float(rank), requires_grad=True)
         parts = functional.all_gather(x)

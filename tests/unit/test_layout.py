@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from harness.layout import Layout, Rank, canonical_name, factorizations
 
 

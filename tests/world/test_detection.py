@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import harness
 import pytest
 import torch
 import torch.distributed as dist
+
+import harness
 from harness import Finding, World, WorldError
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+
 from harness import World, WorldError
 
 WITHIN = 15.0

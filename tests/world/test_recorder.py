@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+
 from harness import World
 from harness.record import Call, Creation, Record, Waiting
 from harness.verdict import Judge

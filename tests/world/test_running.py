@@ -8,10 +8,11 @@ import random
 import sys
 from typing import Any
 
-import harness
 import pytest
 import torch
 import torch.distributed as dist
+
+import harness
 from harness import Layout, World, WorldError
 
 FACTOR = 7

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from harness.suites.kl_aliasing import Config
 from rl.advantages import compute_advantages_and_returns
 from rl.context_parallel import local_positions
+
+from harness.suites.kl_aliasing import Config
 
 
 def ppo_of_one_sample(rank, total, response):

@@ -1,7 +1,8 @@
 """The KL in the log is the KL, whatever was made of it."""
 
-from harness.suites import kl_aliasing
 from rl.advantages import ESTIMATORS, compute_advantages_and_returns
+
+from harness.suites import kl_aliasing
 
 
 # One test for each law and estimator; within it every KL type, with a kl_coef of 0 and of 0.05.

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from harness import factorizations
-from harness.suites import round_robin_shard, whitening
-from harness.suites.kl_aliasing import Config
 from rl.advantages import compute_advantages_and_returns
 from rl.context_parallel import local_positions
 from rl.whitening import masked_whiten, whiten_batch
+
+from harness import factorizations
+from harness.suites import round_robin_shard, whitening
+from harness.suites.kl_aliasing import Config
 
 # Tokens in all, tokens of the response, reward.
 SAMPLES = [(64, 48, 1.5), (100, 90, -0.5), (40, 12, -1.0), (256, 16, 2.0)]

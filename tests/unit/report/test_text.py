@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from harness.record import Frame, Stack
 from harness.report import as_data, render
 from harness.verdict import Finding, GroupRef, Side
