@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from harness.record import Call, Creation, Stack
 from harness.verdict._findings import Finding, GroupRef, Side
 from harness.verdict._group_log import GroupLog, Slot
-from harness.verdict._history import CreationSlot, History, Open
+from harness.verdict._history import History
+from harness.verdict._rank_state import CreationSlot, Open
 from harness.verdict._text import call_text, creation_text, plain, ranks_text, site, verb
 
 

@@ -12,8 +12,9 @@ from harness.verdict._deadlock import Wait, cycle_from
 from harness.verdict._findings import Finding
 from harness.verdict._group_log import Slot
 from harness.verdict._groups import never_made
-from harness.verdict._history import CreationSlot, History
+from harness.verdict._history import History
 from harness.verdict._p2p import other_tag, wrong_neighbour
+from harness.verdict._rank_state import CreationSlot
 from harness.verdict._signature import ALIKE, alike
 from harness.verdict._sites import by_counter, forward, in_loop, lines, same_place
 from harness.verdict._streams import Message
@@ -91,7 +92,7 @@ def group_mismatch(history: History, cycle: list[Wait]) -> Cause | None:
             return None
     if len({call.group for call in calls.values()}) < 2:
         return None
-    if any(rank not in history.groups[c.group].ranks for c in calls.values() for rank in calls):
+    if any(rank not in history.log_of(c).ranks for c in calls.values() for rank in calls):
         return None  # no one group would serve them all
     told = ", but ".join(f"{name} on {ranks_text(r)}" for name, r in groups.items())
     finding = Finding(

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.record import Stack
-from harness.verdict._history import History, Open
+from harness.verdict._history import History
+from harness.verdict._rank_state import Open
 from harness.verdict._streams import Message
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from harness.verdict._cause import Cause, doing_all, ended_text, sides, waiting_text
 from harness.verdict._deadlock import Wait
 from harness.verdict._findings import Finding
-from harness.verdict._history import CreationSlot, History
+from harness.verdict._history import History
+from harness.verdict._rank_state import CreationSlot
 from harness.verdict._text import ranks_text, site
 
 RULE = (

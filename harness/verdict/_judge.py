@@ -85,7 +85,7 @@ class Judge:
         stuck = stuck_ranks(history, history.everyone)
         causes: list[Cause] = []
         for log in history.groups.values():
-            causes += [between_threads(c, log) for c in group_causes(history, log, stuck)]
+            causes += between_threads(group_causes(history, log, stuck), log)
         causes += creation_causes(history, stuck)
         causes += message_causes(history, stuck)
         causes += rank_causes(history, stuck)

@@ -49,8 +49,7 @@ def _place(call: Call) -> tuple[object, ...]:
 
 
 def _ref(history: History, call: Call) -> GroupRef:
-    log = history.groups.get(call.group)
-    return group_ref(log) if log is not None else GroupRef("", history.everyone)
+    return group_ref(history.log_of(call))
 
 
 def _finding(
@@ -149,7 +148,7 @@ def _hazards(history: History) -> list[Cause]:
     def like(hazard: Hazard) -> object:
         used = hazard.touched.stack if hazard.touched is not None else ()
         other = hazard.other.stack if hazard.other is not None else ()
-        return hazard.detail, _place(hazard.call), lines(used), lines(other)
+        return hazard.detail, hazard.sure, _place(hazard.call), lines(used), lines(other)
 
     causes = []
     for by_rank in _alike(history, lambda r: history.ranks[r].works.hazards, like):
@@ -164,6 +163,7 @@ def _hazards(history: History) -> list[Cause]:
             summary,
             calls,
             detail=first[ranks[0]].detail,
+            level="error" if any(h.sure for h in first.values()) else "warning",
             shown=shown,
             evidence=_hazard_evidence(first[ranks[0]]),
             hints=(hint,),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from harness.record import Call
 from harness.verdict._cause import Cause, doing_all, group_ref, sides
 from harness.verdict._deadlock import Wait
-from harness.verdict._findings import Finding, GroupRef
+from harness.verdict._findings import Finding
 from harness.verdict._history import History
 from harness.verdict._streams import Message, message_detail
 from harness.verdict._text import call_text, payload, ranks_text, site, tensors_text
@@ -141,12 +141,11 @@ def _finding(
     guilty: tuple[int, ...],
     calls: Mapping[int, Call],
 ) -> Finding:
-    log = history.groups.get(call.group)
     return Finding(
         kind,
         summary,
         detail=detail,
-        group=group_ref(log) if log is not None else GroupRef("", history.everyone),
+        group=group_ref(history.log_of(call)),
         index=call.index + 1,
         op=call.op,
         ranks=guilty,

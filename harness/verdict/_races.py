@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.record import Call
 from harness.verdict._cause import Cause, group_ref, side, sides
-from harness.verdict._findings import Finding, GroupRef
+from harness.verdict._findings import Finding
 from harness.verdict._group_log import GroupLog
 from harness.verdict._history import History
 from harness.verdict._streams import Mailbox, Message
@@ -19,10 +19,10 @@ UNORDERED = frozenset({"misaligned_calls", "call_mismatch", "argument_mismatch"}
 def race_causes(history: History) -> list[Cause]:
     """Messages and threads whose order nothing settles."""
     causes = [_threads(history, log) for log in history.groups.values() if log.raced]
-    for (group, _, _), box in sorted(history.streams.boxes.items()):
+    for box in history.streams.boxes.values():
         found = _open_to_two(box, history.streams.meetings)
         if found is not None:
-            causes.append(_any_source(history, group, *found))
+            causes.append(_any_source(history, *found))
     return causes
 
 
@@ -56,9 +56,8 @@ def _after(receive: Message, send: Message, meetings: Sequence[Mapping[int, Call
     return False
 
 
-def _any_source(history: History, group: str, receive: Message, sends: list[Message]) -> Cause:
+def _any_source(history: History, receive: Message, sends: list[Message]) -> Cause:
     call = receive.call
-    log = history.groups.get(group)
     senders = [send.call.rank for send in sends]
     finding = Finding(
         "message_race",
@@ -66,7 +65,7 @@ def _any_source(history: History, group: str, receive: Message, sends: list[Mess
         f"messages of ranks {numbers(senders)} can both be the first",
         level="warning",
         detail="any_source",
-        group=group_ref(log) if log is not None else GroupRef("", history.everyone),
+        group=group_ref(history.log_of(call)),
         index=call.index + 1,
         op=call.op,
         ranks=(call.rank,),
@@ -111,23 +110,29 @@ def _latest(log: GroupLog, rank: int) -> Call | None:
     return max(threads.values(), key=lambda c: c.call) if threads else None
 
 
-def between_threads(cause: Cause, log: GroupLog) -> Cause:
+def between_threads(causes: list[Cause], log: GroupLog) -> list[Cause]:
     """Calls that do not go together, of a group that several threads use: their order is chance."""
     guilty = tuple(sorted(r for r, threads in log.threads.items() if len(threads) > 1))
-    finding = cause.finding
-    if not guilty or finding.level != "error" or finding.kind not in UNORDERED:
-        return cause
+    if not guilty:
+        return causes
+    if log.raced:
+        return [c for c in causes if c.finding.kind not in UNORDERED]  # told by `race_causes`
+    return [
+        _chance(c, log, guilty) if c.finding.kind in UNORDERED and c.finding.level == "error" else c
+        for c in causes
+    ]
+
+
+def _chance(cause: Cause, log: GroupLog, guilty: tuple[int, ...]) -> Cause:
     calls = [c for r in guilty for c in log.threads[r].values()]
-    places = sorted({site(c.stack) for c in calls})
-    return replace(
-        cause,
-        finding=replace(
-            finding,
-            kind="message_race",
-            detail="threads",
-            ranks=guilty,
-            summary=f"two threads on one group ({', '.join(places)} on {ranks_text(guilty)}), in "
-            f"whatever order they come: {finding.summary}",
-            hints=("give each thread a group of its own, or make all calls from one thread",),
-        ),
+    places = ", ".join(sorted({site(c.stack) for c in calls}))
+    finding = replace(
+        cause.finding,
+        kind="message_race",
+        detail="threads",
+        ranks=guilty,
+        summary=f"two threads on one group ({places} on {ranks_text(guilty)}), in whatever order "
+        f"they come: {cause.finding.summary}",
+        hints=("give each thread a group of its own, or make all calls from one thread",),
     )
+    return replace(cause, finding=finding)

@@ -23,7 +23,8 @@ from harness.verdict._cause import (
 from harness.verdict._deadlock import Wait
 from harness.verdict._findings import Finding, Side
 from harness.verdict._group_log import Slot
-from harness.verdict._history import History, Open
+from harness.verdict._history import History
+from harness.verdict._rank_state import Open
 from harness.verdict._streams import Message
 from harness.verdict._text import numbers, plain, ranks_text, site, verb
 

@@ -77,8 +77,8 @@ def _groups(history: History, over: str) -> list[tuple[int, ...]]:
         return [history.everyone]
     of_grid = {
         log.ranks
-        for key, log in history.groups.items()
-        if log.name == over and key.startswith("layout-")
+        for log in history.groups.values()
+        if log.name == over and log.key.startswith("layout-")
     }
     others = {log.ranks for log in history.groups.values() if log.name == over}
     return sorted(of_grid or others)

@@ -25,6 +25,10 @@ IN_PLACE = frozenset({"all_reduce", "broadcast", "reduce"})
 """These overwrite what they are handed."""
 AS_STORED = frozenset({"all_reduce", "broadcast", "reduce"})
 """gloo reads these tensors' memory from first to last byte, whatever their strides."""
+SHAPE_ONLY = frozenset(
+    f"{name}_like" for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint")
+)
+"""These look at a tensor's shape and type, not at what is in it."""
 DOUBLING = frozenset({"SUM", "AVG", "PRODUCT", "PREMUL_SUM"})
 
 MOST_FLYING = 4096
@@ -45,6 +49,7 @@ class Hazard:
     time: float
     touched: Touched | None = None
     other: Call | None = None
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +130,17 @@ class Works:
         call = self.flying.get(record.call)
         if call is None:
             return
-        if record.how == "read" and call.op == "broadcast" and call.root == call.rank:
-            return  # the root's buffer is only read by the call, too
-        self._hazard(Hazard(record.how, call, record.time, touched=record))
+        if record.how == "read":
+            if call.op == "broadcast" and call.root == call.rank:
+                return  # the root's buffer is only read by the call, too
+            if record.by in SHAPE_ONLY or record.by.startswith("new_"):
+                return
+        # Only the version counter has moved: so it does for a write to another view, and for
+        # what gloo itself copies into outputs.
+        counted = record.how == "written" and not record.by
+        if counted and call.outputs:
+            return
+        self._hazard(Hazard(record.how, call, record.time, touched=record, sure=not counted))
 
     def _hazard(self, hazard: Hazard) -> None:
         if len(self.hazards) < MOST_KEPT:

@@ -2,7 +2,8 @@
 
 A place is written ``"loss.py:3 in reduce < main.py:12 in main [step=1, name=w] {10.0}"``: frames from
 the call site outwards, loop values in brackets, and in braces the arms of the ``if`` statements
-around the line (``{?}`` where that is not known); a source line may follow between bars.
+around the line (``{?}`` where that is not known); a source line may follow between bars. ``[]`` is a loop of
+which no value is seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from harness.record import (
     Call,
     Creation,
+    Destruction,
     Ended,
     Failed,
     Finished,
@@ -24,10 +26,14 @@ from harness.record import (
     GroupMade,
     Issued,
     NativeWait,
+    NonMember,
     Record,
     Stack,
     Started,
     TensorInfo,
+    ThreadEnded,
+    Touched,
+    Value,
     Waiting,
 )
 from harness.verdict import Finding, Judge
@@ -61,6 +67,7 @@ def _frame(text: str) -> Frame:
         source,
         tuple((name, value) for name, value in loop),
         branch,
+        found["loop"] is not None,
     )
 
 
@@ -92,6 +99,10 @@ class Step:
     message: str = ""
     threads: tuple[int, ...] = ()
     inside: bool = False
+    held: str = "work"
+    how: str = ""
+    over: str = ""
+    wrong: str = ""
 
     def __repr__(self) -> str:
         """Short, for the sake of Hypothesis' reports."""
@@ -104,6 +115,22 @@ class Step:
 def tensor(shape: Sequence[int] = (3,), dtype: str = "float32") -> TensorInfo:
     """A tensor of a call."""
     return TensorInfo(dtype, tuple(shape))
+
+
+def at(
+    start: int,
+    size: int,
+    *,
+    storage: int = 1,
+    version: int = 0,
+    dense: bool = True,
+) -> tuple[TensorInfo, ...]:
+    """One float32 tensor at a place in memory, counted in elements."""
+    return (
+        TensorInfo(
+            "float32", (size,), dense, storage, version, 1000 + 4 * start, 4 * size, dense, storage
+        ),
+    )
 
 
 Changes = str | int | bool | None | tuple[int, ...] | tuple[TensorInfo, ...]
@@ -173,6 +200,46 @@ def wait(name: str, place: str, thread: int = 0) -> Step:
     return Step("wait", place, name=name, thread=thread)
 
 
+def touch(name: str, how: str, place: str, by: str = "mul_") -> Step:
+    """User code uses a buffer of the call ``name``, which is in flight."""
+    return Step("touch", place, op=by, name=name, how=how)
+
+
+def expect(name: str, place: str, wrong: str = "") -> Step:
+    """``harness.expect``."""
+    return Step("value", place, op="expect", name=name, wrong=wrong)
+
+
+def same(name: str, value: str, place: str, over: str = "dp") -> Step:
+    """``harness.expect_same``."""
+    return Step("value", place, op="expect_same", name=name, message=value, over=over)
+
+
+def unchanged(name: str, place: str, wrong: str = "") -> Step:
+    """``harness.unchanged``, when the rank's function ends."""
+    return Step("value", place, op="unchanged", name=name, wrong=wrong)
+
+
+def outside(op: str, place: str) -> Step:
+    """A call on a group that the rank is not a member of."""
+    return Step("outside", place, op=op)
+
+
+def destroy(place: str, group: str = "") -> Step:
+    """``destroy_process_group``, of all groups by default."""
+    return Step("destroy", place, group=group)
+
+
+def thread_ends(thread: int) -> Step:
+    """A helper thread is over."""
+    return Step("thread", thread=thread)
+
+
+def made(place: str, key: str, ranks: Sequence[int]) -> Step:
+    """``new_group`` of a group whose key is known."""
+    return Step("create", place, name=key, ranks=tuple(ranks))
+
+
 def new_group(place: str, ranks: Sequence[int], local: bool = False) -> Step:
     """new_group."""
     return Step("create", place, ranks=tuple(ranks), local=local)
@@ -202,6 +269,8 @@ def fails(error: str, message: str) -> Step:
     """The call or wait before raises at once when nobody can complete it; the rank goes on."""
     return Step("fails", error=error, message=message)
 
+
+QUIET = frozenset({"touch", "thread", "outside", "destroy", "value"})
 
 Groups = Mapping[str, Sequence[int]]
 
@@ -320,6 +389,10 @@ class Machine:
         )
 
     def _act(self, rank: int, step: Step, fails_next: Step | None) -> Iterator[bool]:
+        if step.kind in QUIET:
+            self._quiet(rank, step)
+            yield True
+            return
         if step.kind == "wait":
             number, key = self.names[rank, step.name]
             self._emit(lambda t: Waiting(rank, number, step.thread, stack(step.place), t))
@@ -352,8 +425,34 @@ class Machine:
                 yield True
                 return
             yield False
+        if step.kind == "create" and step.name and rank in step.ranks:
+            self.records.append(GroupMade(rank, step.name, step.ranks))
         self._emit(lambda t: Finished(rank, number, step.thread, t))
         yield True
+
+    def _quiet(self, rank: int, step: Step) -> None:
+        """What neither waits nor pairs with anything."""
+        at, thread = stack(step.place), step.thread
+        if step.kind == "touch":
+            number, _ = self.names[rank, step.name]
+            self._emit(lambda t: Touched(rank, number, thread, step.how, step.op, at, t))
+        elif step.kind == "thread":
+            self._emit(lambda t: ThreadEnded(rank, thread, t))
+        elif step.kind == "outside":
+            number = self._number(rank)
+            self._emit(lambda t: NonMember(rank, number, thread, step.op, at, t))
+        elif step.kind == "destroy":
+            number = self._number(rank)
+            self._emit(lambda t: Destruction(rank, number, thread, step.group, at, t))
+            self._emit(lambda t: Finished(rank, number, thread, t))
+        else:
+            number, digest = self._number(rank), step.message
+            self._emit(
+                lambda t: Value(
+                    rank, number, thread, step.op, step.name, step.over, digest, digest,
+                    step.wrong, at, t,
+                )
+            )  # fmt: skip
 
     @staticmethod
     def _failed(rank: int, number: int, thread: int, error: str, message: str, t: float) -> Failed:
@@ -416,6 +515,7 @@ class Machine:
                 from_python=step.from_python,
                 label=step.label,
                 during=step.during,
+                held=step.held,
             )
         )
         return number, key

@@ -37,11 +37,48 @@ def test_two_groups_entered_crosswise() -> None:
     assert clean(program([a, b], [d, c], groups=TWO))
 
 
-def test_one_line_for_both_groups() -> None:
-    """The groups are swapped in variables, the lines are the same."""
-    a, b = ar("t.py:3", group="A"), ar("t.py:4", group="B")
-    c, d = ar("t.py:3", group="B"), ar("t.py:4", group="A")
-    assert only(program([a, b], [c, d], groups=TWO)).kind == "deadlock"
+def test_one_line_of_a_loop_for_both_groups() -> None:
+    """Ranks walk over their groups in an order of their own: crosswise, whatever the line."""
+    for loop in ("[]", "[k=0]"):
+        a, b = (ar(f"t.py:3 {loop}", group=name) for name in "AB")
+        assert only(program([a, b], [b, a], groups=TWO)).kind == "deadlock"
+        assert clean(program([a, b], [a, b], groups=TWO))
+
+
+def test_one_call_that_is_given_another_group() -> None:
+    """E07: world on one rank, its dp group on the other, at one line that is passed once."""
+    groups = {"dp": (0, 1)}
+    place = "t.py:3 in mean < t.py:9"
+    found = only(program([ar(place)], [ar(place, group="dp")], groups=groups))
+    assert (found.kind, found.ranks) == ("group_mismatch", (0, 1))
+    assert "world [0, 1] on rank 0, but dp [0, 1] on rank 1" in found.summary
+    assert found.sites == {0: "t.py:3", 1: "t.py:3"}
+    assert clean(program([ar(place)], [ar(place)], groups=groups))
+
+
+def test_a_ring_of_pairs_entered_by_a_counted_loop() -> None:
+    """E09: each rank counts its edges in an order of its own; nobody has skipped anything."""
+    groups = {"ab": (0, 1), "bc": (1, 2), "ca": (0, 2)}
+
+    def enter(*edges: int) -> list[Step]:
+        return [ar(f"t.py:3 [edge={e}]", group=["ab", "bc", "ca"][e]) for e in edges]
+
+    found = only(program(enter(0, 2), enter(1, 0), enter(2, 1), groups=groups))
+    assert (found.kind, found.ranks) == ("deadlock", (0, 1, 2))
+    assert clean(program(enter(0, 2), enter(0, 1), enter(1, 2), groups=groups))
+
+
+def test_a_skip_in_a_loop_over_two_groups() -> None:
+    """Passes that went well show that the counter counts: what is left out then is a skip."""
+
+    def both(step: int) -> list[Step]:
+        return [ar(f"t.py:3 [step={step}]", group=name) for name in "AB"]
+
+    right = [both(0), both(1), both(2)]
+    short = [both(0), both(1)[1:], both(2)]
+    found = only(program(right, short, groups=TWO))
+    assert found.ranks in ((1,), (0, 1))
+    assert clean(program(right, right, groups=TWO))
 
 
 def test_async_calls_on_two_groups_in_opposite_order() -> None:
@@ -160,8 +197,8 @@ def test_a_rank_in_user_code_may_release_the_others() -> None:
 def test_unrelated_ranks_may_go_on_computing() -> None:
     """A cycle of two ranks is proved although a third computes."""
     groups = {"A": (0, 1), "B": (0, 1)}
-    a, b = ar("t.py:3", group="A"), ar("t.py:4", group="B")
-    c, d = ar("t.py:3", group="B"), ar("t.py:4", group="A")
+    a, b = ar("t.py:3 {2.0}", group="A"), ar("t.py:4 {2.0}", group="B")
+    c, d = ar("t.py:6 {2.1}", group="B"), ar("t.py:7 {2.1}", group="A")
     found = only(program([a, b], [c, d], [compute()], groups=groups))
     assert (found.kind, found.ranks) == ("deadlock", (0, 1))
 

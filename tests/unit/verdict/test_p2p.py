@@ -79,7 +79,9 @@ def test_one_operation_missing_in_a_batch() -> None:
 def test_a_receive_from_any_source() -> None:
     """C55: whoever sends, the receives are served."""
     hub = [recv(None, "t.py:3"), recv(None, "t.py:3")]
-    assert clean(program(hub, [send(0, "t.py:5")], [send(0, "t.py:5")]))
+    found = only(program(hub, [send(0, "t.py:5")], [send(0, "t.py:5")]))
+    assert (found.kind, found.level) == ("message_race", "warning")
+    assert clean(program(hub, [send(0, "t.py:5"), send(0, "t.py:6")]))
 
 
 def test_a_receive_from_any_source_that_nobody_serves() -> None:
@@ -102,6 +104,11 @@ def test_streams_of_two_tags_are_apart() -> None:
 
 
 def test_a_sender_that_leaves_with_an_open_isend() -> None:
-    """R20: the receive has its send; no fault of this vocabulary is claimed for it."""
-    run = program([later(send(1, "t.py:3"), "s")], [recv(0, "t.py:5")])
-    assert verdict(run) == []
+    """R20: the receive has its send, and yet nobody knows that it went out in time."""
+    gone = later(send(1, "t.py:3"), "s")
+    broken = [recv(0, "t.py:5"), fails("RuntimeError", "Connection closed by peer")]
+    for receiver in (broken[:1], broken):
+        found = only(program([gone], receiver))
+        assert (found.kind, found.ranks) == ("work_not_waited", (0,))
+        assert found.sites[0] == "t.py:3"
+    assert clean(program([gone, wait("s", "t.py:4")], [recv(0, "t.py:5")]))
