@@ -28,7 +28,7 @@ from harness.record import Ended, GroupMade
 from harness.record._wire import Decoder, frame, unframe
 from harness.verdict import Finding, Judge
 
-SETTLE = 0.05
+SETTLE = 0.2
 """Seconds to wait, after a fault is proved, for the other ranks to block or end."""
 
 STARTS_WITHIN = 120.0

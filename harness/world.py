@@ -285,7 +285,6 @@ class World:
         }
         env.update(
             GLOO_SOCKET_IFNAME="lo0" if sys.platform == "darwin" else "lo",
-            TORCH_GLOO_LAZY_INIT="1",
             OMP_NUM_THREADS=str(self._threads),
             MKL_NUM_THREADS=str(self._threads),
         )

@@ -81,7 +81,7 @@ class ForkServer:
         )
         # Its own output matters only if it ends before its time; ranks have pipes of their own.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_GLOO_LAZY_INIT": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],

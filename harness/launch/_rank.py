@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 READY, RESULT, LOG, BROKEN, RUN = "ready", "result", "log", "broken", "run"
 
+EAGER_GROUPS = ("pp", "cp")
+"""Those over which code sends and receives: pipelines and context-parallel rings."""
+
 STACKS_SIGNAL = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUSR2
 """The server sends it to ask a rank for the stacks of its threads."""
 
@@ -125,6 +128,9 @@ class _Rank:
         self.rank = Rank(rank, spec.layout)
         self._store = store
         self._runs = 0
+        self._lazily = True
+        device = torch._C._distributed_c10d.ProcessGroupGloo.create_default_device
+        self._can_be_lazy = "lazy_init" in (device.__doc__ or "")
         self._torch, self._dist, self._mpu = torch, dist, mpu
         size = spec.layout.world_size
         own_hash_seed = {n: v for n, v in os.environ.items() if n == "PYTHONHASHSEED"}
@@ -214,28 +220,39 @@ class _Rank:
             )
         # With the real Megatron too: rank.group() hands out groups of the harness's own.
         self._mpu.activate(self.spec.layout, int(self.rank), self._make_group)
+        # Connected now, by all ranks in one order: on a group that connects at its first use, a
+        # send or receive would block as it is issued until the peer uses the group too.
+        self._lazily = False
+        for name in EAGER_GROUPS if self._can_be_lazy else self.spec.layout.group_names():
+            if len(self.spec.layout.group_of(name, int(self.rank))) > 1:
+                self._mpu.live_group(name)
+        self._lazily = True
 
     def _make_group(self, name: str, ranks: tuple[int, ...]) -> Any:
-        """Make a gloo group of ``ranks`` alone and at once, without the others' help.
+        """Make a gloo group of ``ranks``: at the start together, later alone and at once.
 
-        gloo connects lazily (``TORCH_GLOO_LAZY_INIT``), so a group costs nothing until its first
-        collective, and a getter never waits for another rank.
+        A group made in a getter connects at its first collective (``TORCH_GLOO_LAZY_INIT``, which
+        gloo reads each time), so that a getter never waits for another rank.
         """
         from torch.distributed import distributed_c10d as torch_c10d
 
         dist = self._dist
         _, default_store = torch_c10d._world.pg_map[dist.group.WORLD]
         make: Any = torch_c10d._new_process_group_helper
-        made, _ = make(
-            len(ranks),
-            ranks.index(int(self.rank)),
-            list(ranks),
-            dist.Backend("gloo"),
-            default_store,
-            f"mpu-{name}-{'-'.join(map(str, ranks))}",
-            timeout=self._timeout,
-            group_desc=name,
-        )
+        os.environ["TORCH_GLOO_LAZY_INIT"] = "1" if self._lazily else "0"
+        try:
+            made, _ = make(
+                len(ranks),
+                ranks.index(int(self.rank)),
+                list(ranks),
+                dist.Backend("gloo"),
+                default_store,
+                f"mpu-{name}-{'-'.join(map(str, ranks))}",
+                timeout=self._timeout,
+                group_desc=name,
+            )
+        finally:
+            del os.environ["TORCH_GLOO_LAZY_INIT"]
         torch_c10d._world.pg_group_ranks[made] = {r: i for i, r in enumerate(ranks)}
         self.recorder.groups.announce(made, name.partition("#")[0])
         return made

@@ -37,6 +37,7 @@ RANKS_PER_MESSAGE = 64
 
 STACKS_WITHIN = 0.25
 ORPHAN_CHECK = 1.0
+IDLE = 0.25
 
 
 def receive_exactly(sock: socket.socket, length: int) -> bytes:
@@ -89,6 +90,8 @@ class Server:
         self._by_pid: dict[int, tuple[_World, int]] = {}
         self._asked: list[_Request] = []
         self._trouble = ""
+        self._served = False
+        self._warm = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(requests, selectors.EVENT_READ, self._new_world)
         self._wake_read, self._wake_write = os.pipe()
@@ -136,14 +139,33 @@ class Server:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             while os.getppid() == self._parent:
-                for key, _ in self._selector.select(0.005 if self._asked else ORPHAN_CHECK):
+                events = self._selector.select(self._patience())
+                for key, _ in events:
                     if key.data() is False:
                         return
                 self._answer_stacks()
+                if not events and self._served and not self._warm:
+                    self._warm_up()
         finally:
             for world in list(self._worlds.values()):
                 self._kill(world)
             self._wait_for_all()
+
+    def _patience(self) -> float:
+        if self._asked:
+            return 0.005
+        return ORPHAN_CHECK if self._warm or not self._served else IDLE
+
+    def _warm_up(self) -> None:
+        """With nothing to do after the first world: what optimizers import at their first step.
+
+        It takes seconds, and would take them in every rank; at the start nobody wants to wait.
+        """
+        self._warm = True
+        with contextlib.suppress(Exception):
+            importlib.import_module("torch._dynamo")
+            gc.collect()
+            gc.freeze()
 
     # -- worlds -----------------------------------------------------------------------------
 
@@ -176,6 +198,7 @@ class Server:
         return True
 
     def _start(self, world: _World, spec: WorldSpec, received: list[int]) -> None:
+        self._served = True
         world.store = tempfile.mkdtemp(prefix="pytest-collectives-")
         ranks = range(spec.layout.world_size)
         groups = [received[r * FDS_PER_RANK : (r + 1) * FDS_PER_RANK] for r in ranks]

@@ -27,7 +27,15 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RUNNER = _HARNESS + "launch" + os.sep
 _IN_RANK = (*(_HARNESS + part + os.sep for part in ("record", "mpu", "suites")), _RUNNER)
-_NOT_USERS = ("/_pytest/", "_C/", "torch/_dynamo", "<frozen ", "<eval_with_key>", "/torchinductor_")
+_NOT_USERS = (
+    "/_pytest/",
+    "/typing_extensions.py",
+    "_C/",
+    "torch/_dynamo",
+    "<frozen ",
+    "<eval_with_key>",
+    "/torchinductor_",
+)
 _STANDARD = os.path.dirname(os.path.abspath(dis.__file__)) + os.sep
 
 _PASSING_ON = (

@@ -213,15 +213,15 @@ def _skip_by_place(log: GroupLog, slot: Slot) -> Skip | None:
 
 
 def _ahead(log: GroupLog, slot: Slot) -> Skip | None:
-    """Of two places that meet, one is beyond the other in the program, and neither comes again."""
+    """Of two places that meet, one is beyond the other in the program, and was never made before."""
     places: dict[Lines, dict[int, Call]] = {}
     for rank, call in slot.calls.items():
         places.setdefault(lines(call.stack), {})[rank] = call
-    if len(places) != 2 or any((c.op, lines(c.stack)) in log.made_at for c in slot.calls.values()):
+    if len(places) != 2:
         return None
     one, two = places.values()
     for due, early in ((one, two), (two, one)):
-        ahead = all(
+        ahead = not any((c.op, lines(c.stack)) in log.made_at for c in early.values()) and all(
             forward(a.stack, b.stack) and once_only(a.stack, b.stack)
             for a in due.values()
             for b in early.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -59,12 +60,22 @@ class Judge:
         return all(state.over or state.held_up() for state in self._history.ranks)
 
     def awaited(self) -> tuple[int, ...]:
-        """Ranks in user code for which blocked ranks wait."""
+        """Ranks in user code, as it seems, that may be blocked out of sight.
+
+        Blocked ranks wait for them, or a call of theirs waits for a rank that has ended: gloo may
+        block in a send or receive itself, before there is a work to wait for.
+        """
         found: set[int] = set()
-        for state in self._history.ranks:
-            for _, thing in state.waits() or ():
-                found.update(thing.missing())
         ranks = self._history.ranks
+        for state in ranks:
+            waits = state.waits()
+            for _, thing in waits or ():
+                found.update(thing.missing())
+            if waits is None and any(
+                not thing.met and any(ranks[r].over for r in thing.missing())
+                for thing in state.open.values()
+            ):
+                found.add(state.rank)
         return tuple(sorted(r for r in found if not ranks[r].over and not ranks[r].waits()))
 
     def next_run(self) -> None:
@@ -100,8 +111,7 @@ class Judge:
         if not errors and deadline:
             errors = straggler_causes(history, stacks or {})
         errors = list(self._told(_merged(_symptoms_last(errors))))
-        at = {(f.group, f.index) for f in (cause.finding for cause in errors)}
-        warnings = [c for c in warnings if (c.finding.group, c.finding.index) not in at]
+        warnings = [c for c in warnings if not _explained(c, errors)]
         return [cause.finding for cause in (*errors, *sorted(warnings, key=_order))]
 
     def _told(
@@ -162,11 +172,23 @@ def _order(cause: Cause) -> tuple[float, int, str]:
     return cause.time, finding.index or 0, finding.summary
 
 
+def _explained(warning: Cause, errors: list[Cause]) -> bool:
+    """Whether a proved fault is about the same call, or makes a doubtful one clear."""
+    for finding in (error.finding for error in errors):
+        if finding.group is not None and finding.index is not None:
+            at = finding.group, finding.index
+            if at == (warning.finding.group, warning.finding.index):
+                return True
+        if warning.finding.kind == "aliased_reduction" and {*finding.ranks} & warning.involved:
+            return True
+    return False
+
+
 def _symptoms_last(errors: list[Cause]) -> list[Cause]:
     """A wrong value comes of what went wrong before or beside it; a raise may come of the value."""
     late = ("rank_raised", "rank_died", "deadlock", *SYMPTOMS)
     roots = [c for c in errors if c.finding.kind not in late]
-    last = max((cause.time for cause in roots), default=0.0)
+    last = math.nextafter(max((cause.time for cause in roots), default=0.0), math.inf)
     return [replace(c, time=max(c.time, last)) if c.finding.kind in SYMPTOMS else c for c in errors]
 
 

@@ -126,7 +126,8 @@ def _not_waited(history: History) -> list[Cause]:
             ),
         )
         ends = [e.time for r in ranks if (e := history.ranks[r].ended) is not None]
-        causes.append(Cause(finding, min(ends), frozenset({*ranks, *_peers(calls)})))
+        # A rank that leaves early also leaves its waits out: what it left out first is told.
+        causes.append(Cause(finding, max(ends), frozenset({*ranks, *_peers(calls)})))
     return causes
 
 

@@ -125,7 +125,8 @@ def wrong_neighbour(history: History, cycle: list[Wait]) -> Cause | None:
         f"wrong neighbour: rank {rank} receives from rank {receive.peer} at {site(receive.stack)}, "
         f"which never sends to it, while rank {send.rank} sends to it at {site(send.stack)}"
     )
-    ranks = tuple(sorted(found))
+    # All of the ring are off by one: where the others stand is only how far they have come.
+    ranks = tuple(sorted(w.rank for w in cycle))
     calls = {r: pair[0] for r, pair in found.items()}
     finding = _finding(history, "unmatched_p2p", summary, "peer", receive, ranks, calls)
     involved = frozenset({w.rank for w in cycle})

@@ -55,7 +55,7 @@ def test_the_bench_is_whole() -> None:
         *(f"R{n:02}" for n in range(1, 27)),
         *(f"A{n}" for n in range(51, 66)),
         *(f"B{n}" for n in range(51, 58)),
-        *(f"C{n}" for n in range(51, 58)),
+        *(f"C{n}" for n in range(51, 59)),
         *(f"D{n}" for n in range(51, 58)),
         *(f"E{n}" for n in range(51, 60)),
         *(f"F{n}" for n in range(51, 56)),

@@ -100,6 +100,7 @@ class Step:
     threads: tuple[int, ...] = ()
     inside: bool = False
     held: str = "work"
+    blocks: bool = True
     how: str = ""
     over: str = ""
     wrong: str = ""
@@ -409,6 +410,8 @@ class Machine:
         else:
             number, key = self._call(rank, step)
             yield True
+            if not step.blocks:
+                return  # the thread stays inside; the rank goes on in another one
             if step.asynchronous or step.kind == "p2p":
                 self._emit(lambda t: Issued(rank, number, step.thread, t))
                 yield True

@@ -158,7 +158,9 @@ def test_memory_that_is_only_read() -> None:
     two = call("all_gather", "t.py:4", inputs=at(0, 4), outputs=at(20, 8))
     steps = two_in_flight(one, two)
     assert clean(program(steps, steps))
-    shared = two_in_flight(*(call("broadcast", f"t.py:{n}", root=0, inputs=at(0, 4)) for n in (3, 4)))
+    shared = two_in_flight(
+        *(call("broadcast", f"t.py:{n}", root=0, inputs=at(0, 4)) for n in (3, 4))
+    )
     apart = two_in_flight(
         *(call("broadcast", f"t.py:{n}", root=0, inputs=at(10 * n, 4)) for n in (3, 4))
     )
@@ -319,7 +321,7 @@ def test_a_group_that_is_made_again() -> None:
 def test_groups_that_pile_up() -> None:
     """E05: one a step, none destroyed."""
     steps = [made(f"t.py:3 [i={i}]", f"g{i}", (0, 1)) for i in range(12)]
-    found = only(program(steps, steps, []) if False else program(steps, steps))
+    found = only(program(steps, steps))
     assert (found.kind, found.level, found.ranks) == ("group_leak", "warning", (0, 1))
     assert clean(program(steps[:4], steps[:4]))
     lists = [(0, 1), (1, 2), (0, 2), (0, 1, 2)]

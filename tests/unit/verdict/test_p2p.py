@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .program import barrier, clean, later, only, program, recv, send, verdict, wait
+from .program import barrier, clean, fails, later, only, program, recv, send, wait
 
 
 def test_a_receive_without_a_send() -> None:

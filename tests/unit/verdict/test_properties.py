@@ -12,6 +12,7 @@ from .program import (
     Step,
     ar,
     arrival,
+    at,
     barrier,
     call,
     judged,
@@ -252,3 +253,62 @@ def test_the_order_of_arrival_does_not_matter(
     found = records(changed(program, rank, steps))
     first = judged(arrival(found, one), program.world_size)
     assert judged(arrival(found, two), program.world_size) == first
+
+
+@st.composite
+def overlapping(draw: st.DrawFn) -> tuple[Program, int]:
+    """A correct program of several works in flight at once, and how many there are."""
+    world = draw(st.integers(2, 3))
+    count = draw(st.integers(1, 5))
+    sizes = draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
+    starts = [sum(sizes[:n]) for n in range(count)]
+    steps: dict[int, list[Step]] = {}
+    for rank in range(world):
+        begun = [
+            later(ar(f"main.py:{10 + n}", inputs=at(starts[n], sizes[n])), f"w{n}")
+            for n in range(count)
+        ]
+        mine = draw(st.permutations(range(count)))
+        waits = [wait(f"w{n}", f"main.py:{30 + n}") for n in mine]
+        steps[rank] = [*begun, *waits, barrier("main.py:50")]
+    return Program(steps), count
+
+
+@laws
+@given(overlapping(), st.integers(0, 1 << 30), st.integers(0, 1 << 30))
+def test_works_may_be_waited_for_in_any_order(
+    case: tuple[Program, int], run: int, order: int
+) -> None:
+    """Disjoint pieces of one storage, several in flight, each waited for once: no finding."""
+    program, _ = case
+    assert judged(arrival(records(program, run), order), program.world_size) == []
+
+
+@laws
+@given(overlapping(), st.data())
+def test_a_dropped_wait_is_found(case: tuple[Program, int], data: st.DataObject) -> None:
+    """Exactly one finding: that work, on that rank."""
+    program, count = case
+    rank = data.draw(st.sampled_from(sorted(program.steps)))
+    dropped = data.draw(st.integers(0, count - 1))
+    steps = [s for s in program.steps[rank] if not (s.kind == "wait" and s.name == f"w{dropped}")]
+    findings = judged(records(changed(program, rank, steps)), program.world_size)
+    assert [(f.kind, f.ranks) for f in findings] == [("work_not_waited", (rank,))]
+    assert findings[0].sites[rank] == f"main.py:{10 + dropped}"
+
+
+@laws
+@given(overlapping(), st.data())
+def test_memory_in_two_works_is_found(case: tuple[Program, int], data: st.DataObject) -> None:
+    """One work moved onto the memory of another: exactly one finding, of that rank."""
+    program, count = case
+    assume(count > 1)
+    rank = data.draw(st.sampled_from(sorted(program.steps)))
+    one, two = data.draw(st.permutations(range(count)))[:2]
+    steps = list(program.steps[rank])
+    start = (steps[one].inputs[0].start - 1000) // 4
+    steps[two] = replace(steps[two], inputs=at(start, steps[two].inputs[0].shape[0]))
+    findings = judged(records(changed(program, rank, steps)), program.world_size)
+    assert [(f.kind, f.ranks) for f in findings if f.level == "error"] == [
+        ("buffer_hazard", (rank,))
+    ]
