@@ -76,10 +76,10 @@ class _Peer:
 class Supervisor:
     """Watches one world from its start to its end."""
 
-    def __init__(self, launched: Launched, layout: Layout) -> None:
+    def __init__(self, launched: Launched, layout: Layout, buffered_sends: bool = False) -> None:
         self._launched = launched
         self._peers = [_Peer(ends.sock, Decoder(r)) for r, ends in enumerate(launched.ranks)]
-        self._judge = Judge(len(self._peers))
+        self._judge = Judge(len(self._peers), buffered_sends=buffered_sends)
         for known in _groups_of(layout):
             self._judge.add(known)
         self._probes = Probes(self._ask_stacks)

@@ -53,7 +53,9 @@ class World:
     rank-dependent order shows it (such ranks import torch anew: seconds, not milliseconds). With
     ``compile`` TorchDynamo is left on. ``stub_modules`` names further modules to provide as empty
     packages. ``shadow_megatron`` puts the stub in place of an installed Megatron. With
-    ``record=False`` collectives are not recorded: only the ends of ranks are judged.
+    ``record=False`` collectives are not recorded: only the ends of ranks are judged. A send may
+    block until its receive is posted, as it does on NCCL; with ``buffered_sends`` it is judged as
+    if it never did.
 
     Raises ValueError or TypeError for an impossible layout or option, before anything starts.
     """
@@ -79,6 +81,7 @@ class World:
         stub_modules: tuple[str, ...] | None = None,
         shadow_megatron: bool = False,
         record: bool = True,
+        buffered_sends: bool = False,
     ) -> None:
         self.layout = Layout(dp, cp, tp=tp, pp=pp, ep=ep, etp=etp, order=order)
         self.timeout = _checked_timeout(timeout)
@@ -97,6 +100,7 @@ class World:
         self._stub_modules = stub_modules
         self._shadow_megatron = shadow_megatron
         self._record = record
+        self._buffered_sends = buffered_sends
         self._supervisor: Supervisor | None = None
         self._ended = ""
 
@@ -157,7 +161,7 @@ class World:
             launched = server.launch(self._spec(settings))
         except LaunchError as error:
             raise RuntimeError(str(error)) from error
-        self._supervisor = Supervisor(launched, self.layout)
+        self._supervisor = Supervisor(launched, self.layout, self._buffered_sends)
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Run ``function(rank, *args, **kwargs)`` on every rank; the results in rank order.

@@ -289,3 +289,59 @@ def test_a_ddp_backward_that_one_rank_skips_is_proved_from_outside() -> None:
     assert finding.ranks == (1,)
     assert finding.sites[0] == _line(program, "BACKWARD")
     assert time.monotonic() - started < 10
+
+
+def test_head_to_head_sends_are_a_deadlock_though_they_might_be_buffered() -> None:
+    """By contract a send may wait for its receive; a world can be told that it never does."""
+
+    def program(rank: int) -> None:
+        value = torch.ones(2)
+        work = dist.isend(value, 1 - rank)
+        if rank == 0:
+            time.sleep(0.1)
+        assert work is not None
+        work.wait()
+        dist.recv(torch.ones(2), 1 - rank)
+
+    finding, _ = _fault(program)
+    assert ("deadlock", (0, 1)) == (finding.kind, finding.ranks)
+
+
+def test_values_are_compared_out_of_band() -> None:
+    """expect, expect_same and unchanged name the rank, the line and both values."""
+
+    def program(rank: int, wrong: bool) -> None:
+        kl = torch.tensor([0.1, 0.2])
+        harness.unchanged("kl", kl)
+        harness.expect_same("mean", torch.tensor(1.0 + (wrong and rank == 1)))  # SAME
+        harness.expect("sum", kl.sum(), 0.3, atol=1e-6)
+
+    _run(program, False, dp=3)
+    finding, error = _fault(program, True, dp=3)
+    assert ("value_mismatch", (1,)) == (finding.kind, finding.ranks)
+    assert finding.sites[1] == _line(program, "# SAME")
+
+    def writing(rank: int) -> None:
+        kl = torch.tensor([0.1, 0.2])
+        harness.unchanged("kl", kl)
+        if rank == 1:
+            kl.mul_(-1)
+
+    finding, error = _fault(writing)
+    assert ("mutated_value", (1,)) == (finding.kind, finding.ranks)
+    assert "[0.1, 0.2] has become [-0.1, -0.2]" in str(error)
+
+
+def test_labels_tell_apart_calls_on_one_line() -> None:
+    """Two values reduced under two labels are a fault, though the calls agree."""
+
+    def program(rank: int, wrong: bool) -> None:
+        for name in ["loss", "odd" if rank and wrong else "even"]:
+            with harness.label(name):
+                dist.all_reduce(torch.ones(1))
+
+    _run(program, False)
+    finding, error = _fault(program, True)
+    assert "misaligned_calls" == finding.kind
+    assert "odd" in str(error).splitlines()[0]
+    assert "even" in str(error).splitlines()[0]
