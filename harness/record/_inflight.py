@@ -18,6 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 # The tensors that these operations are handed as inputs are overwritten in place.
 IN_PLACE = frozenset({"all_reduce", "all_reduce_coalesced", "broadcast", "reduce"})
 
+# These write memory behind torch's back; the others copy results in, which counts as a write.
+_UNCOUNTED = frozenset({"all_reduce", "broadcast", "reduce", "recv"})
+
 _IGNORED = ("c10d::", "_c10d_functional::", "prim::", "profiler::", "symm_mem::")
 
 Touch = Callable[[int, str, str], None]
@@ -28,12 +31,12 @@ class _Buffer:
 
     __slots__ = ("end", "number", "size", "start", "tensor", "version", "written")
 
-    def __init__(self, number: int, tensor: torch.Tensor, written: bool) -> None:
+    def __init__(self, number: int, tensor: torch.Tensor, written: bool, counted: bool) -> None:
         self.number = number
         self.tensor = weakref.ref(tensor)
         self.start, self.end = span(tensor)
         self.size = tensor.untyped_storage().nbytes()
-        self.version = -1 if tensor.is_inference() else tensor._version
+        self.version = -1 if counted or tensor.is_inference() else tensor._version
         self.written = written
 
 
@@ -45,11 +48,14 @@ class InFlight:
         self._buffers: dict[int, list[_Buffer]] = {}
         self._local = threading.local()
 
-    def begin(self, number: int, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+    def begin(
+        self, number: int, op: str, reads: list[torch.Tensor], writes: list[torch.Tensor]
+    ) -> None:
         """A call has been issued whose work user code holds."""
+        counted = op not in _UNCOUNTED
         self._buffers[number] = [
-            *(_Buffer(number, t, False) for t in reads),
-            *(_Buffer(number, t, True) for t in writes),
+            *(_Buffer(number, t, False, False) for t in reads),
+            *(_Buffer(number, t, True, counted) for t in writes),
         ]
         if getattr(self._local, "mode", None) is None:
             mode = _Mode(self)

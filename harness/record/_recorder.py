@@ -374,7 +374,7 @@ class Recorder:
         written = _given(read, operation.outputs, args, kwargs)
         if operation.name in IN_PLACE:
             given, written = [], given
-        self.inflight.begin(number, given, written)
+        self.inflight.begin(number, operation.name, given, written)
 
     def _touched(self, number: int, how: str, by: str) -> None:
         stack, _, _ = user_stack(sys._getframe(1))

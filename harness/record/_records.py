@@ -112,7 +112,8 @@ class Call:
     ``root`` and ``peer`` are global ranks; a receive from any source has ``peer`` None.
     ``thread`` is 0 for the main thread. ``from_python`` is False for calls that C++ made on its
     own, such as DDP's reducer during backward. ``during`` is the exception under way as the call
-    was made (``"ValueError: bad row"``), so in an ``except`` or ``finally`` block.
+    was made (``"ValueError: bad row"``), so in an ``except`` or ``finally`` block;
+    ``raised_at`` is the user's frame that it came out of, where that is known.
     """
 
     rank: int
@@ -136,6 +137,7 @@ class Call:
     label: str | None = None
     during: str = ""
     held: str = "work"
+    raised_at: Stack = ()
 
 
 @dataclass(frozen=True, slots=True)

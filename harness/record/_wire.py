@@ -121,6 +121,10 @@ class Decoder:
         (_, call, thread, group, index, op, reduce_op, root, peer, tag) = message[:10]
         (inputs, outputs, in_splits, out_splits, async_op, time, from_python) = message[10:17]
         label, during, held, loops, number = message[17:]
+        raised_at: Stack = ()
+        if isinstance(during, tuple):
+            during, place = during
+            raised_at = (_frame(*place),)
         return records.Call(
             self._rank,
             call,
@@ -143,6 +147,7 @@ class Decoder:
             label,
             during,
             held,
+            raised_at,
         )
 
     def _stack(self, number: int, loops: Any) -> Stack:
