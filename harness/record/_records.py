@@ -113,7 +113,9 @@ class Call:
     ``thread`` is 0 for the main thread. ``from_python`` is False for calls that C++ made on its
     own, such as DDP's reducer during backward. ``during`` is the exception under way as the call
     was made (``"ValueError: bad row"``), so in an ``except`` or ``finally`` block;
-    ``raised_at`` is the user's frame that it came out of, where that is known.
+    ``raised_at`` is the user's frame that it came out of, where that is known. ``held`` says who
+    waits for an async call: ``"work"`` user code that holds its work, ``"tensor"`` user code that
+    holds a functional collective's result, ``"torch"`` torch's own Python, ``"native"`` C++.
     """
 
     rank: int

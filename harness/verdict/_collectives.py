@@ -23,7 +23,7 @@ from harness.verdict._findings import Finding
 from harness.verdict._group_log import GroupLog, Slot
 from harness.verdict._history import History
 from harness.verdict._misaligned import misalignment
-from harness.verdict._mismatch import mismatch_cause
+from harness.verdict._mismatch import mismatch_cause, raised_sides, raised_text
 from harness.verdict._signature import UNLIKE, alike, compare
 from harness.verdict._sites import Lines, forward, lines, once_only
 from harness.verdict._text import call_text, loops_text, ranks_text, site, verb
@@ -345,8 +345,9 @@ def _during(finding: Finding, skip: Skip) -> Finding:
         detail="cleanup",
         ranks=(rank,),
         summary=(
-            f"rank {rank} raised {error_text(error, message)} and, with it under way, called "
-            f"{call_text(call)} at {site(call.stack)}, where the others make "
+            f"rank {rank} raised {error_text(error, message)}{raised_text(call)} and, with it "
+            f"under way, called {call_text(call)} at {site(call.stack)}, where the others make "
             f"{call_text(next(iter(skip.having.values())))}"
         ),
+        sides=raised_sides(finding.sides, handling),
     )

@@ -179,9 +179,8 @@ def _explained(warning: Cause, errors: list[Cause]) -> bool:
             at = finding.group, finding.index
             if at == (warning.finding.group, warning.finding.index):
                 return True
-        if warning.finding.kind == "aliased_reduction" and {*finding.ranks} & warning.involved:
-            return True
-    return False
+    # That one tensor is reduced twice may be meant, and here something else is wrong.
+    return bool(errors) and warning.finding.kind == "aliased_reduction"
 
 
 def _symptoms_last(errors: list[Cause]) -> list[Cause]:

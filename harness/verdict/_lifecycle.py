@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -96,15 +97,8 @@ def _at(call: Call) -> str:
 def _not_waited(history: History) -> list[Cause]:
     """A rank returned, and calls it had made asynchronously were never waited for."""
 
-    def left(rank: int) -> Iterable[Call]:
-        state = history.ranks[rank]
-        if not state.over or state.ended is None or state.ended.how != "returned":
-            return ()
-        told = {id(m.call) for m in state.works.misuses}
-        return [c for c in state.works.flying.values() if id(c) not in told]
-
     causes = []
-    for by_rank in _alike(history, left, _place):
+    for by_rank in _alike(history, lambda rank: _left(history, rank), _place):
         calls = {rank: found[0] for rank, found in by_rank.items()}
         ranks = sorted(calls)
         call = calls[ranks[0]]
@@ -120,6 +114,7 @@ def _not_waited(history: History) -> list[Cause]:
             "work_not_waited",
             summary + others,
             calls,
+            evidence=tuple(_uses(history, ranks, call)),
             hints=(
                 "keep what the call returns and wait() for it before its buffer is used or the "
                 "rank ends",
@@ -127,8 +122,28 @@ def _not_waited(history: History) -> list[Cause]:
         )
         ends = [e.time for r in ranks if (e := history.ranks[r].ended) is not None]
         # A rank that leaves early also leaves its waits out: what it left out first is told.
-        causes.append(Cause(finding, max(ends), frozenset({*ranks, *_peers(calls)})))
+        time = math.nextafter(max(ends), math.inf)
+        causes.append(Cause(finding, time, frozenset({*ranks, *_peers(calls)})))
     return causes
+
+
+def _left(history: History, rank: int) -> list[Call]:
+    """The calls of a rank that returned without a wait for them."""
+    state = history.ranks[rank]
+    if not state.over or state.ended is None or state.ended.how != "returned":
+        return []
+    told = {id(m.call) for m in state.works.misuses}
+    return [c for c in state.works.flying.values() if id(c) not in told]
+
+
+def _uses(history: History, ranks: Sequence[int], call: Call) -> Iterable[str]:
+    """Where a buffer was used whose call was never waited for."""
+    for rank in ranks:
+        for hazard in history.ranks[rank].works.hazards:
+            if hazard.touched is not None and _place(hazard.call) == _place(call):
+                how = _past(hazard.touched.how)
+                yield f"rank {rank} has {how} its tensor at {site(hazard.touched.stack)}"
+                break
 
 
 def _peers(calls: dict[int, Call]) -> set[int]:
@@ -151,8 +166,12 @@ def _hazards(history: History) -> list[Cause]:
         other = hazard.other.stack if hazard.other is not None else ()
         return hazard.detail, hazard.sure, _place(hazard.call), lines(used), lines(other)
 
+    def met(rank: int) -> Iterable[Hazard]:
+        never = {id(call) for call in _left(history, rank)}
+        return [h for h in history.ranks[rank].works.hazards if id(h.call) not in never]
+
     causes = []
-    for by_rank in _alike(history, lambda r: history.ranks[r].works.hazards, like):
+    for by_rank in _alike(history, met, like):
         first = {rank: found[0] for rank, found in by_rank.items()}
         ranks = sorted(first)
         calls = {rank: hazard.call for rank, hazard in first.items()}

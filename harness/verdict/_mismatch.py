@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from harness.record import Call
 from harness.verdict._cause import Cause, error_text, group_ref, sides
-from harness.verdict._findings import Finding
+from harness.verdict._findings import Finding, Side
 from harness.verdict._group_log import GroupLog, Slot
 from harness.verdict._history import History
 from harness.verdict._signature import Mismatch, compare
@@ -191,7 +192,26 @@ def _in_cleanup(finding: Finding, slot: Slot) -> Finding:
         detail="cleanup",
         ranks=tuple(sorted(handling)),
         summary=(
-            f"rank {rank} raised {error_text(error, message)} and, with it under way, called "
-            f"{call_text(call)} at {site(call.stack)}; {finding.summary}"
+            f"rank {rank} raised {error_text(error, message)}{raised_text(call)} and, with it "
+            f"under way, called {call_text(call)} at {site(call.stack)}; {finding.summary}"
         ),
+        sides=raised_sides(finding.sides, handling),
     )
+
+
+def raised_text(call: Call) -> str:
+    """Where the exception came from that was under way as the call was made."""
+    return f" at {site(call.raised_at)}" if call.raised_at else ""
+
+
+def raised_sides(sides: tuple[Side, ...], handling: Mapping[int, Call]) -> tuple[Side, ...]:
+    """Sides whose ranks are shown where their exception came from, not where they ended up."""
+    told = []
+    for side in sides:
+        call = handling.get(side.rank)
+        if call is not None and call.raised_at:
+            note = f"raised {call.during.split(':')[0]} here, then called it at {site(call.stack)}"
+            stack = (*call.raised_at, *call.stack)
+            side = replace(side, stack=stack, note=note, guilty=True)
+        told.append(side)
+    return tuple(told)

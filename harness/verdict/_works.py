@@ -23,6 +23,8 @@ from harness.verdict._sites import lines, told_apart
 
 IN_PLACE = frozenset({"all_reduce", "broadcast", "reduce"})
 """These overwrite what they are handed."""
+USERS = frozenset({"work", "tensor"})
+"""Works that user code holds; C++, and torch's own Python, know when theirs are over."""
 AS_STORED = frozenset({"all_reduce", "broadcast", "reduce"})
 """gloo reads these tensors' memory from first to last byte, whatever their strides."""
 SHAPE_ONLY = frozenset(
@@ -101,7 +103,7 @@ class Works:
         if call.op == "all_reduce":
             self._reduces(call)
         self._recent.append(call)
-        if call.held == "native" or call.op == "monitored_barrier":
+        if call.held not in USERS or call.op == "monitored_barrier":
             return
         if self.flying:
             self._overlap(call)

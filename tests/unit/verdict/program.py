@@ -101,6 +101,7 @@ class Step:
     inside: bool = False
     held: str = "work"
     blocks: bool = True
+    raised_at: str = ""
     how: str = ""
     over: str = ""
     wrong: str = ""
@@ -519,6 +520,7 @@ class Machine:
                 label=step.label,
                 during=step.during,
                 held=step.held,
+                raised_at=stack(step.raised_at),
             )
         )
         return number, key

@@ -54,6 +54,14 @@ def test_a_work_that_one_rank_drops() -> None:
     assert (found.kind, found.ranks) == ("work_not_waited", (1,))
 
 
+def test_a_buffer_that_is_used_and_never_waited_for() -> None:
+    """D07: the wait that is missing is the fault, the use speaks for it."""
+    work = later(ar("t.py:3"), "w")
+    found = only(program([work, wait("w", "t.py:4")], [work, touch("w", "read", "t.py:5")]))
+    assert (found.kind, found.ranks) == ("work_not_waited", (1,))
+    assert any("t.py:5" in line for line in found.evidence)
+
+
 def test_works_of_one_line_are_one_finding() -> None:
     """A loop that drops each of its works has one fault."""
     lost = [later(ar(f"t.py:3 [i={i}]"), str(i)) for i in range(4)]
@@ -67,8 +75,9 @@ def test_whose_work_it_is(held: str) -> None:
     """What C++ made on its own it also waits for; Python's calls have to be waited for."""
     lost = later(ar("t.py:3", held=held, inputs=at(0, 3)), "w")
     assert only(program([lost], [lost])).kind == "work_not_waited"
-    native = later(ar("t.py:3", held="native"), "w")
-    assert clean(program([native], [native]))
+    for other in ("native", "torch"):
+        theirs = later(ar("t.py:3", held=other), "w")
+        assert clean(program([theirs], [theirs]))
 
 
 def test_a_functional_call_without_memory_is_not_missed() -> None:
