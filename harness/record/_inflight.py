@@ -21,6 +21,24 @@ IN_PLACE = frozenset({"all_reduce", "all_reduce_coalesced", "broadcast", "reduce
 # These write memory behind torch's back; the others copy results in, which counts as a write.
 _UNCOUNTED = frozenset({"all_reduce", "broadcast", "reduce", "recv"})
 
+# These take only the shape of what they are handed.
+_BLIND = frozenset(
+    f"aten::{name}"
+    for name in (
+        "empty_like",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "new_empty",
+        "new_empty_strided",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+    )
+)
+
 _IGNORED = ("c10d::", "_c10d_functional::", "prim::", "profiler::", "symm_mem::")
 
 Touch = Callable[[int, str, str], None]
@@ -95,9 +113,7 @@ class InFlight:
         if not self._buffers:
             return
         name: str = func._schema.name
-        if name.startswith(_IGNORED):
-            return
-        if func.is_view:
+        if name in _BLIND or func.is_view or name.startswith(_IGNORED):
             return
         for argument, value in zip(func._schema.arguments, args, strict=False):
             self._look_at(name, argument, value)

@@ -23,7 +23,8 @@ from harness.record import _labels as label
 from harness.record._groups import GroupWatch
 from harness.record._inflight import IN_PLACE, InFlight, span
 from harness.record._operations import OPERATIONS, Operation, Reader
-from harness.record._stacks import holder, user_stack
+from harness.record._stacks import WireFrame, holder, is_users, user_stack
+from harness.record._storages import Storages
 from harness.record._wire import CALL, Channel
 
 _REDUCE_OPS = {
@@ -67,6 +68,7 @@ class Recorder:
         self._works: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._pending_storages: dict[int, int] = {}
         self._dtypes: dict[torch.dtype, str] = {}
+        self._storages = Storages()
         self._libraries: list[Any] = []
         self.groups = GroupWatch(self, name_of)
         self.inflight = InFlight(self._touched)
@@ -194,8 +196,9 @@ class Recorder:
                 local.synchronous = number
                 return out
             local.synchronous = -1
-            if held == "work":
+            if held in ("work", "torch"):
                 self._remember(work, number)
+            if held == "work":
                 self._watch(read, operation, args, kwargs, number)
             elif held == "tensor":
                 for tensor in _given(read, operation.outputs or operation.inputs, args, kwargs):
@@ -239,10 +242,9 @@ class Recorder:
             splits_in = tuple(read(operation.input_splits, args, kwargs)) or None
             splits_out = tuple(read(operation.output_splits or "", args, kwargs)) or None
         stack, loops, caller = user_stack(sys._getframe(2))
-        held = holder(caller)
+        held = holder(caller, sys._getframe(2))
         from_python = caller is None or caller.co_name != "_engine_run_backward"
-        handled = sys.exception()
-        during = f"{type(handled).__name__}: {str(handled)[:200]}" if handled is not None else ""
+        during = _under_way(sys.exception())
         with self._lock:
             number = self._calls
             self._calls += 1
@@ -290,12 +292,14 @@ class Recorder:
         if tensor.layout is not torch.strided:
             return (name, tuple(tensor.shape))
         version = 0 if tensor.is_inference() else tensor._version
-        storage = tensor.untyped_storage().data_ptr()
+        memory = tensor.untyped_storage()
+        storage = memory.data_ptr()
         start, end = span(tensor)
         contiguous = tensor.is_contiguous()
         dense = contiguous or _is_dense(tensor)
         shape = tuple(tensor.shape)
-        return (name, shape, contiguous, storage, version, start, end - start, dense)
+        serial = self._storages.number(memory)
+        return (name, shape, contiguous, storage, version, start, end - start, dense, serial)
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -436,6 +440,21 @@ def call_behind(error: BaseException) -> int | None:
             return number
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+def _under_way(error: BaseException | None) -> Any:
+    """The exception that is being handled: its text, and the user's frame that it came out of."""
+    if error is None:
+        return ""
+    text = f"{type(error).__name__}: {str(error)[:200]}"
+    place: WireFrame | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_users(code.co_filename):
+            place = code.co_filename, trace.tb_lineno, code.co_qualname
+        trace = trace.tb_next
+    return text if place is None else (text, place)
 
 
 def _member(ranks: tuple[int, ...], place: int) -> int:

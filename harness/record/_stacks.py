@@ -47,6 +47,14 @@ _PASSING_ON = (
 )
 """torch's files that hand an operator on; the caller is behind them."""
 
+_BELOW = (
+    *_IN_RANK,
+    *_PASSING_ON,
+    _TORCH + os.path.join("distributed", "distributed_c10d.py"),
+    _TORCH + os.path.join("distributed", "c10d_logger.py"),
+)
+"""What lies between an operator and the code that called a function of ``torch.distributed``."""
+
 LONGEST_VALUE = 80
 DEEPEST = 64
 
@@ -139,15 +147,22 @@ def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, CodeType 
     return tuple(stack), tuple(loops), caller
 
 
-def holder(caller: CodeType | None) -> str:
-    """Who holds the work of a call: ``"work"`` (Python), ``"tensor"`` or ``"native"``."""
+def holder(caller: CodeType | None, frame: FrameType | None) -> str:
+    """Who holds the work of a call that was made below ``frame``.
+
+    ``"work"`` user code, ``"torch"`` Python code of torch's own (``DistributedDataParallel.join``,
+    pipelining), ``"tensor"`` a functional collective, ``"native"`` C++.
+    """
     if caller is None:
         return "native"
     file = caller.co_filename
     if not file.startswith(_TORCH):
         return "work"
-    if file.endswith(("distributed_c10d.py", "_coalescing_manager.py")):
-        return "work"
+    if file.endswith("distributed_c10d.py"):
+        while frame is not None and frame.f_code.co_filename.startswith(_BELOW):
+            frame = frame.f_back
+        torchs = frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+        return "torch" if torchs else "work"
     if file.endswith(("_functional_collectives.py", "_functional_collectives_impl.py")):
         return "tensor"
     return "native"
