@@ -20,6 +20,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from harness.record import _labels as label
+from harness.record._arguments import given_in, is_dense, is_phantom, member
 from harness.record._groups import GroupWatch
 from harness.record._inflight import IN_PLACE, InFlight, span
 from harness.record._operations import OPERATIONS, Operation, Reader
@@ -172,7 +173,7 @@ class Recorder:
         tells_async = read.knows("async_op")
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            if getattr(local, "inside", False) or _is_phantom(read, args, kwargs):
+            if getattr(local, "inside", False) or is_phantom(read, args, kwargs):
                 return redispatch(keyset & after, *args, **kwargs)
             local.inside = True
             thread = self.thread()
@@ -201,7 +202,7 @@ class Recorder:
             if held == "work":
                 self._watch(read, operation, args, kwargs, number)
             elif held == "tensor":
-                for tensor in _given(read, operation.outputs or operation.inputs, args, kwargs):
+                for tensor in given_in(read, operation.outputs or operation.inputs, args, kwargs):
                     self._pending_storages[tensor.data_ptr()] = number
             return out
 
@@ -220,11 +221,11 @@ class Recorder:
         key, ranks = self.groups.known(group)
         peer = root = tag = None
         if operation.root:
-            root = _member(ranks, read(operation.root, args, kwargs))
+            root = member(ranks, read(operation.root, args, kwargs))
         if operation.name in ("send", "recv"):
             tag = read("tag", args, kwargs)
             if operation.peer:
-                peer = _member(ranks, read(operation.peer, args, kwargs))
+                peer = member(ranks, read(operation.peer, args, kwargs))
             stream: Any = (key, operation.name, peer, tag)
         else:
             stream = key
@@ -296,7 +297,7 @@ class Recorder:
         storage = memory.data_ptr()
         start, end = span(tensor)
         contiguous = tensor.is_contiguous()
-        dense = contiguous or _is_dense(tensor)
+        dense = contiguous or is_dense(tensor)
         shape = tuple(tensor.shape)
         serial = self._storages.number(memory)
         return (name, shape, contiguous, storage, version, start, end - start, dense, serial)
@@ -374,8 +375,8 @@ class Recorder:
         kwargs: dict[str, Any],
         number: int,
     ) -> None:
-        given = _given(read, operation.inputs, args, kwargs)
-        written = _given(read, operation.outputs, args, kwargs)
+        given = given_in(read, operation.inputs, args, kwargs)
+        written = given_in(read, operation.outputs, args, kwargs)
         if operation.name in IN_PLACE:
             given, written = [], given
         self.inflight.begin(number, operation.name, given, written)
@@ -455,51 +456,3 @@ def _under_way(error: BaseException | None) -> Any:
             place = code.co_filename, trace.tb_lineno, code.co_qualname
         trace = trace.tb_next
     return text if place is None else (text, place)
-
-
-def _member(ranks: tuple[int, ...], place: int) -> int:
-    """The global rank at a place of the group; a place that is none goes on as it is to torch."""
-    return ranks[place] if 0 <= place < len(ranks) else place
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill their memory without overlap, in whatever order."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
-
-
-def _given(
-    read: Reader, where: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[torch.Tensor]:
-    """The dense tensors of one argument, however nested."""
-    if where is None:
-        return []
-    value = read(where, args, kwargs)
-    if isinstance(value, torch.Tensor):
-        value = [value]
-    flat: list[Any] = []
-    for each in value:
-        flat.extend(each if isinstance(each, (list, tuple)) else [each])
-    return [t for t in flat if isinstance(t, torch.Tensor) and t.layout is torch.strided]
-
-
-def _is_phantom(read: Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the call only traces shapes: fake or meta tensors move no data."""
-    where = read.operation.inputs or read.operation.outputs
-    if where is None:
-        return False
-    value = read(where, args, kwargs)
-    while isinstance(value, (list, tuple)):
-        if not value:
-            return False
-        value = value[0]
-    return (
-        not isinstance(value, torch.Tensor)
-        or value.device.type == "meta"
-        or (type(value).__name__ in ("FakeTensor", "FunctionalTensor"))
-    )

@@ -211,11 +211,15 @@ def _finding(
         op = thing.call.op
     elif thing is not None:
         op = "new_group"
-    evidence = []
-    for rank in ranks[:3]:
+    evidence: list[str] = []
+    traces: dict[str, list[int]] = {}
+    for rank in ranks:
         ended = history.ranks[rank].ended
         if ended is not None and ended.traceback:
-            evidence.append(f"rank {rank}'s traceback:\n{ended.traceback.rstrip()}")
+            traces.setdefault(ended.traceback.rstrip(), []).append(rank)
+    for trace, raised in list(traces.items())[:3]:
+        owner = f"rank {raised[0]}'s" if len(raised) == 1 else f"{ranks_text(raised)}: the"
+        evidence.append(f"{owner} traceback:\n{trace}")
     return Finding(
         kind,
         summary,
