@@ -239,6 +239,7 @@ class _Rank:
         dist = self._dist
         _, default_store = torch_c10d._world.pg_map[dist.group.WORLD]
         make: Any = torch_c10d._new_process_group_helper
+        before = os.environ.get("TORCH_GLOO_LAZY_INIT")
         os.environ["TORCH_GLOO_LAZY_INIT"] = "1" if self._lazily else "0"
         try:
             made, _ = make(
@@ -253,6 +254,8 @@ class _Rank:
             )
         finally:
             del os.environ["TORCH_GLOO_LAZY_INIT"]
+            if before is not None:
+                os.environ["TORCH_GLOO_LAZY_INIT"] = before
         torch_c10d._world.pg_group_ranks[made] = {r: i for i, r in enumerate(ranks)}
         self.recorder.groups.announce(made, name.partition("#")[0])
         return made
