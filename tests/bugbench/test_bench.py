@@ -53,6 +53,7 @@ def test_the_bench_is_whole() -> None:
         *(f"G{n:02}" for n in range(1, 7)),
         *(f"H{n:02}" for n in range(1, 6)),
         *(f"R{n:02}" for n in range(1, 27)),
+        *("R12b", "R18b"),
         *(f"A{n}" for n in range(51, 66)),
         *(f"B{n}" for n in range(51, 58)),
         *(f"C{n}" for n in range(51, 59)),

@@ -59,10 +59,10 @@ def test_without_the_skip_nothing_is_said() -> None:
     """The corrected twin of a skip passes."""
 
     def program(rank: int) -> float:
-        value = torch.ones(3)
-        dist.all_reduce(value)
-        dist.all_reduce(value)
-        return value[0].item()
+        first, second = torch.ones(3), torch.ones(3)
+        dist.all_reduce(first)
+        dist.all_reduce(second)
+        return (first + second)[0].item()
 
     assert _run(program) == [4.0, 4.0]
 
