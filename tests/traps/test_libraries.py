@@ -90,7 +90,6 @@ def test_megatron_parallel_state_and_mappings(silent: Silent) -> None:
         assert parallel_state.get_tensor_model_parallel_world_size() == 2
         x = torch.full((4, 4), float(rank), requires_grad=True)
         y = mappings.copy_to_tensor_model_parallel_region(x)
-        y = mappings.scatter_to_tensor_model_parallel_region(y)
         y = mappings.reduce_from_tensor_model_parallel_region(y)
         y.sum().backward()
         group = parallel_state.get_data_parallel_group(with_context_parallel=True)
