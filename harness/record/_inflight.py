@@ -54,7 +54,9 @@ class _Buffer:
         self.tensor = weakref.ref(tensor)
         self.start, self.end = span(tensor)
         self.size = tensor.untyped_storage().nbytes()
-        self.version = -1 if counted or tensor.is_inference() else tensor._version
+        # A view shares its counter with other views, whose writes may be elsewhere.
+        unknown = counted or tensor.is_inference() or tensor._is_view()
+        self.version = -1 if unknown else tensor._version
         self.written = written
 
 
