@@ -345,7 +345,7 @@ class Supervisor:
         elif self._final_stacks is not None:
             if self._probes.complete or now >= self._final_stacks:
                 self._end(self._judge.findings(deadline=True, stacks=self._probes.stacks()))
-        elif self._proved is not None or self._judge.fault():
+        elif now < self._deadline and (self._proved is not None or self._judge.fault()):
             self._proved = self._proved or now
             if self._judge.settled() or now >= self._proved + SETTLE:
                 self._conclude()

@@ -165,7 +165,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """The call returned to user code with its work still under way: the thread is free again."""
+    """The call returned to user code with its work still under way: the thread is free again.
+
+    Our recorder leaves it out, as ``async_op`` says the same; another source of records may not.
+    """
 
     rank: int
     call: int

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import harness
 from harness import Finding, World, WorldError
+from harness.verdict import Judge
 
 
 def _run(function: Callable[..., Any], *args: Any, **options: Any) -> list[Any]:
@@ -345,3 +346,25 @@ def test_labels_tell_apart_calls_on_one_line() -> None:
     assert "misaligned_calls" == finding.kind
     assert "odd" in str(error).splitlines()[0]
     assert "even" in str(error).splitlines()[0]
+
+
+def test_the_deadline_holds_though_the_judge_cries_wolf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suspicion that turns out to be no fault, again and again, does not outlive the deadline."""
+    from harness import _supervisor
+
+    class Crying(Judge):
+        def fault(self) -> bool:
+            return True
+
+        def findings(self, *, deadline: bool = False, stacks: Any = None) -> list[Finding]:
+            return super().findings(deadline=True, stacks=stacks) if deadline else []
+
+    monkeypatch.setattr(_supervisor, "Judge", Crying)
+
+    def program(rank: int) -> None:
+        if rank == 1:
+            time.sleep(60)
+        dist.barrier()
+
+    finding, _ = _fault(program, timeout=2)
+    assert ("straggler", (1,)) == (finding.kind, finding.ranks)

@@ -1,0 +1,1 @@
+"""How ranks start, run, are watched for their end, and are killed."""
