@@ -281,7 +281,8 @@ class Supervisor:
             self._trouble = self._trouble or f"rank {rank} could not be set up:\n{message[1]}"
         else:
             record = peer.decoder.record(message)
-            if record is None or self._killed:
+            if record is None or self._killed or self._final_stacks is not None:
+                # Past the deadline gloo's own timeouts fire; they are not what happened.
                 return
             self._last_act = max(self._last_act, getattr(record, "time", 0.0))
             if isinstance(record, Ended):
