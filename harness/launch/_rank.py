@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,10 +28,12 @@ from harness.launch import _outcomes, _processes
 from harness.launch._assertions import enrich_comparisons
 from harness.launch._pickling import dumps
 from harness.launch._spec import WorldSpec
-from harness.record._wire import Channel, unframe
+from harness.record._wire import unframe
 
 if TYPE_CHECKING:
+    from harness.launch._template import Template
     from harness.record._stacks import WireStack
+    from harness.record._wire import Channel
 
 READY, RESULT, LOG, BROKEN, RUN = "ready", "result", "log", "broken", "run"
 
@@ -42,7 +45,14 @@ STACKS_SIGNAL = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUS
 
 
 def rank_main(
-    rank: int, spec: WorldSpec, store: str, sock: socket.socket, out: int, err: int, stacks: int
+    rank: int,
+    spec: WorldSpec,
+    store: int,
+    sock: socket.socket,
+    out: int,
+    err: int,
+    stacks: int,
+    template: Template,
 ) -> NoReturn:
     """Become rank ``rank`` of the world: set up, then run what is sent until it is killed."""
     code = 1
@@ -52,9 +62,10 @@ def rank_main(
         faulthandler.enable(file=sys.stderr, all_threads=True)
         faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        channel = Channel(sock)
+        channel = template.recorder.channel
+        channel.open(sock)
         try:
-            body = _Rank(rank, spec, store, channel)
+            body = _Rank(rank, spec, store, template)
         except BaseException as error:
             channel.send(BROKEN, _outcomes.traceback_text(error))
             raise
@@ -114,19 +125,18 @@ class _LogHandler(logging.Handler):
 class _Rank:
     """One rank of a live world."""
 
-    def __init__(self, rank: int, spec: WorldSpec, store: str, channel: Channel) -> None:
+    def __init__(self, rank: int, spec: WorldSpec, store: int, template: Template) -> None:
         import torch
         import torch.distributed as dist
 
         from harness import mpu
+        from harness.launch._store import SharedStore
         from harness.layout import Rank
-        from harness.record import _values
-        from harness.record._recorder import Recorder, Unsupported
 
         self.spec = spec
-        self.channel = channel
+        self.channel = channel = template.recorder.channel
         self.rank = Rank(rank, spec.layout)
-        self._store = store
+        self._store = SharedStore(store, spec.layout.world_size)
         self._runs = 0
         self._lazily = True
         device = torch._C._distributed_c10d.ProcessGroupGloo.create_default_device
@@ -155,51 +165,45 @@ class _Rank:
         sys.path[:] = spec.path
         sys.argv = list(spec.argv)
         torch.set_num_threads(spec.threads)
-        self._seed()
+        self._seed(template.seed)
         root = logging.getLogger()
         root.addHandler(_LogHandler(channel))
         if spec.log_level is not None:
             root.setLevel(spec.log_level)
-        self.installation = mpu.install(
-            shadow_installed=spec.shadow_megatron, extra_modules=spec.stub_modules
-        )
+        self.installation = template.install_mpu(spec)
         enrich_comparisons(spec.verbosity)
-        self.recorder = Recorder(channel, rank, spec.layout.name_of)
-        self.recorder.groups.longest = self._timeout
-        self._values = _values
+        self.recorder = template.recorder
+        self.recorder.become(rank, spec.layout.name_of, self._timeout)
+        self._values = template.values
         if spec.record:
-            _values.attach(self.recorder)
+            self._values.attach(self.recorder)
+        else:
+            self.recorder.uninstall()
         self._init_process_group()
-        note = ""
         if spec.record:
-            try:
-                self.recorder.install()
-            except Unsupported as error:
-                note = f"collectives are not recorded: {error}"
             self.recorder.groups.announce(dist.group.WORLD, "world")
         self._activate_mpu()
-        channel.send(READY, note)
+        channel.send(READY, template.unrecorded if spec.record else "")
 
     @property
     def _timeout(self) -> timedelta:
         return timedelta(seconds=self.spec.timeout)
 
-    def _seed(self) -> None:
+    def _seed(self, seed_torch: Callable[[int], object]) -> None:
         seed = self.spec.seed + int(self.rank)
         random.seed(seed)
-        self._torch.manual_seed(seed)
+        seed_torch(seed)
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             numpy.random.seed(seed % 2**32)
 
     def _init_process_group(self) -> None:
-        from torch._C._distributed_c10d import FileStore
+        from torch._C._distributed_c10d import PrefixStore
 
         size = self.spec.layout.world_size
-        file = os.path.join(self._store, f"rendezvous-{self._runs}")
         self._dist.init_process_group(
             "gloo",
-            store=FileStore(file, size),
+            store=PrefixStore(f"run-{self._runs}", self._store),
             rank=int(self.rank),
             world_size=size,
             timeout=self._timeout,

@@ -13,7 +13,6 @@ import importlib
 import os
 import pickle
 import selectors
-import shutil
 import signal
 import socket
 import sys
@@ -56,7 +55,7 @@ class _World:
     """A world of the server: its ranks' processes, and the socket to who asked for it."""
 
     sock: socket.socket
-    store: str = ""
+    store: int = -1
     pids: dict[int, int] = field(default_factory=dict)
     stacks: dict[int, int] = field(default_factory=dict)
     buffer: bytearray = field(default_factory=bytearray)
@@ -102,17 +101,13 @@ class Server:
     def preload(self, modules: Sequence[str]) -> None:
         """Import what every rank needs, once. A module that fails is said at each start."""
         import torch
-        import torch.distributed
-        import torch.distributed.nn
 
-        from harness import mpu
-        from harness.record import _recorder
+        from harness.launch import _rank, _store, _template
 
         torch.set_num_threads(1)
-        # What these load on their first call, no rank needs to load again.
-        torch.manual_seed(0)
-        mpu.install().restore()
-        _recorder.rehearse()
+        self._rank_main = _rank.rank_main
+        self._prepare_store = _store.prepare
+        self._template = _template.Template()
         for module in modules:
             try:
                 importlib.import_module(module)
@@ -166,6 +161,7 @@ class Server:
             importlib.import_module("torch._dynamo")
             gc.collect()
             gc.freeze()
+        _processes.use_huge_pages()
 
     # -- worlds -----------------------------------------------------------------------------
 
@@ -199,11 +195,18 @@ class Server:
 
     def _start(self, world: _World, spec: WorldSpec, received: list[int]) -> None:
         self._served = True
-        world.store = tempfile.mkdtemp(prefix="pytest-collectives-")
+        if self._template.suits(spec):
+            with contextlib.suppress(Exception):  # a rank says what is wrong
+                self._template.install_mpu(spec)
         ranks = range(spec.layout.world_size)
         groups = [received[r * FDS_PER_RANK : (r + 1) * FDS_PER_RANK] for r in ranks]
         trouble = ""
-        for rank, descriptors in zip(ranks, groups, strict=True):
+        try:
+            world.store = _anonymous_file("store")
+            self._prepare_store(world.store)
+        except OSError as error:
+            trouble, ranks = f"the ranks' store could not be made: {error}", range(0)
+        for rank, descriptors in zip(ranks, groups, strict=False):
             try:
                 stacks = _anonymous_file(f"stacks-{rank}")
                 world.stacks[rank] = stacks
@@ -244,10 +247,9 @@ class Server:
             self._close_in_rank(world, set(received) - set(descriptors), stacks)
             if spec.hash_seed:
                 _exec_rank(rank, spec, world.store, descriptors, stacks)
-            from harness.launch._rank import rank_main
-
             sock, out, err = descriptors
-            rank_main(rank, spec, world.store, socket.socket(fileno=sock), out, err, stacks)
+            connection = socket.socket(fileno=sock)
+            self._rank_main(rank, spec, world.store, connection, out, err, stacks, self._template)
         finally:
             os._exit(1)
 
@@ -260,8 +262,8 @@ class Server:
         for world in (*self._worlds.values(), own):
             with contextlib.suppress(OSError):
                 world.sock.close()
-            for descriptor in world.stacks.values():
-                if descriptor != stacks:
+            for descriptor in (world.store, *world.stacks.values()):
+                if descriptor not in (own.store, stacks):
                     with contextlib.suppress(OSError):
                         os.close(descriptor)
         for descriptor in others:
@@ -317,9 +319,9 @@ class Server:
         del self._worlds[id(world)]
         if not self._worlds:
             self._kill_orphans()
-        for descriptor in world.stacks.values():
-            os.close(descriptor)
-        shutil.rmtree(world.store, ignore_errors=True)
+        for descriptor in (world.store, *world.stacks.values()):
+            if descriptor >= 0:
+                os.close(descriptor)
         self._selector.unregister(world.sock)
         world.send(GONE)
         world.sock.close()
@@ -388,33 +390,33 @@ def _anonymous_file(name: str) -> int:
     return descriptor
 
 
-def _exec_rank(rank: int, spec: WorldSpec, store: str, descriptors: list[int], stacks: int) -> None:
+def _exec_rank(rank: int, spec: WorldSpec, store: int, descriptors: list[int], stacks: int) -> None:
     """Start the rank as a new interpreter: only so can it have a hash seed of its own."""
-    file = os.path.join(store, f"spec-{rank}")
-    with open(file, "wb") as stream:
+    written = _anonymous_file("spec")
+    with open(written, "wb", closefd=False) as stream:
         pickle.dump(spec, stream)
-    for descriptor in (*descriptors, stacks):
+    descriptors = [written, store, *descriptors, stacks]
+    for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
     code = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
         "import harness.launch._server as server; server.exec_main()"
     )
-    numbers = [str(n) for n in (rank, *descriptors, stacks)]
+    numbers = [str(n) for n in (rank, *descriptors)]
     environment = {**spec.env, "PYTHONHASHSEED": str(rank + 1)}
-    os.execve(sys.executable, [sys.executable, "-c", code, file, store, *numbers], environment)
+    os.execve(sys.executable, [sys.executable, "-c", code, *numbers], environment)
 
 
 def exec_main() -> None:
     """The entry of a rank that was started as a new interpreter."""
-    file, store, *numbers = sys.argv[1:]
-    rank, sock, out, err, stacks = map(int, numbers)
-    with open(file, "rb") as stream:
+    rank, written, store, sock, out, err, stacks = map(int, sys.argv[1:])
+    with open(written, "rb") as stream:
+        stream.seek(0)
         spec = pickle.load(stream)
-    import torch.distributed.nn  # noqa: F401 - as the server has it
-
     from harness.launch._rank import rank_main
+    from harness.launch._template import Template
 
-    rank_main(rank, spec, store, socket.socket(fileno=sock), out, err, stacks)
+    rank_main(rank, spec, store, socket.socket(fileno=sock), out, err, stacks, Template())
 
 
 def main(descriptor: int, modules: Sequence[str]) -> None:

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 class GroupWatch:
     """Wraps the creation and destruction of groups; knows each group's key and members."""
 
-    def __init__(
-        self, recorder: Recorder, name_of: Callable[[tuple[int, ...]], str | None]
-    ) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._name_of = name_of
+        self.name_of: Callable[[tuple[int, ...]], str | None] = lambda _: None
+        """Megatron's name for the group of these members, if it is one of the grid."""
         self._known: dict[str, tuple[Any, tuple[int, ...]]] = {}
         self._real: list[tuple[Any, str, Any]] = []
         self._creations = 0
@@ -95,7 +94,7 @@ class GroupWatch:
             )
         ranks = tuple(sorted(mapping, key=mapping.__getitem__))
         if not name and 1 < len(ranks) < dist.get_world_size():
-            name = self._name_of(ranks) or ""  # made by the user, but it is a group of the grid
+            name = self.name_of(ranks) or ""  # made by the user, but it is a group of the grid
         entry = (group, ranks)
         self._known[key] = entry
         self._recorder.channel.send("GroupMade", key, ranks, name)

@@ -8,12 +8,12 @@ leaves before the real call is made. Runs in a rank; never imports pytest.
 from __future__ import annotations
 
 import contextlib
-import socket
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -50,16 +50,14 @@ class _ThreadGuard:
 
 
 class Recorder:
-    """Records the collectives, waits and groups of this rank from ``install`` to ``uninstall``."""
+    """Records the collectives, waits and groups of this rank from ``install`` to ``uninstall``.
 
-    def __init__(
-        self,
-        channel: Channel,
-        rank: int,
-        name_of: Callable[[tuple[int, ...]], str | None] = lambda _: None,
-    ) -> None:
+    It is installed before the rank is forked, and told which rank it is by ``become``.
+    """
+
+    def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.rank = rank
+        self.rank = -1
         self._calls = 0
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -71,9 +69,17 @@ class Recorder:
         self._dtypes: dict[torch.dtype, str] = {}
         self._storages = Storages()
         self._libraries: list[Any] = []
-        self.groups = GroupWatch(self, name_of)
+        self.groups = GroupWatch(self)
         self.inflight = InFlight(self._touched)
         self._real: list[tuple[str, Any]] = []
+
+    def become(
+        self, rank: int, name_of: Callable[[tuple[int, ...]], str | None], longest: timedelta
+    ) -> None:
+        """Record for ``rank`` from now on; no group that it makes waits longer than ``longest``."""
+        self.rank = rank
+        self._threads = {threading.get_ident(): 0}
+        self.groups.name_of, self.groups.longest = name_of, longest
 
     # -- installing -------------------------------------------------------------------------
 
@@ -418,16 +424,6 @@ class Recorder:
         self.channel.send(
             "Failed", number, thread, type(error).__name__, str(error)[:4000], time.monotonic()
         )
-
-
-def rehearse() -> None:
-    """Install and uninstall once, so that what torch loads for it is loaded before ranks fork."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        recorder = Recorder(Channel(ours), 0)
-        with contextlib.suppress(Unsupported):
-            recorder.install()
-            recorder.uninstall()
 
 
 def call_behind(error: BaseException) -> int | None:

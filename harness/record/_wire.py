@@ -26,20 +26,26 @@ MESSAGE = "message"
 
 
 class Channel:
-    """The rank's end: sends tuples of plain values, from any thread, each whole."""
+    """The rank's end: sends tuples of plain values, from any thread, each whole.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    It is made before the rank is forked and opened in it; until then what is sent goes nowhere.
+    """
+
+    def __init__(self) -> None:
+        self._sock: socket.socket | None = None
         # Re-entrant, for the end of a thread may be noticed (and sent) in the middle of a send.
         self._lock = threading.RLock()
         self._stacks: dict[Any, int] = {}
-        self._open = True
         self._later = b""
-        os.register_at_fork(after_in_child=self._close_in_child)
 
-    def _close_in_child(self) -> None:
+    def open(self, sock: socket.socket) -> None:
+        """Send over ``sock`` from now on, in this process alone."""
+        self._sock = sock
+        os.register_at_fork(after_in_child=self._close)
+
+    def _close(self) -> None:
         # A child process that user code forks is not a rank: it must not write records.
-        self._open = False
+        self._sock = None
 
     def send(self, *values: Any) -> None:
         """Send one message; blocks only while the supervisor reads."""
@@ -57,8 +63,8 @@ class Channel:
 
     def _write(self, data: bytes) -> None:
         later, self._later = self._later, b""
-        if self._open:
-            self.sock.sendall(later + data)
+        if self._sock is not None:
+            self._sock.sendall(later + data)
 
     def send_with_stack(self, stack: Any, *values: Any) -> None:
         """Send a message that ends with ``stack``; the stack itself crosses once only."""

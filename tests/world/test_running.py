@@ -222,6 +222,23 @@ def test_a_flood_of_output_neither_blocks_a_rank_nor_delays_the_verdict() -> Non
     assert len(text) < 100_000
 
 
+def test_no_write_to_the_store_of_a_world_is_lost() -> None:
+    """Ranks that write at once do not overwrite one another, and the next run has a store too."""
+
+    def count(rank: int) -> int:
+        from torch.distributed import distributed_c10d
+
+        store = distributed_c10d._get_default_store()
+        for _ in range(100):
+            store.add("count", 1)
+        dist.barrier()
+        return store.add("count", 0)
+
+    with World(4) as world:
+        assert world.run(count) == [400] * 4
+        assert world.run(count) == [800] * 4
+
+
 def test_two_worlds_can_be_alive_at_once() -> None:
     """Each has its own ranks and its own rendezvous."""
 
