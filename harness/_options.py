@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -61,6 +63,31 @@ def _megatron(text: str) -> str:
     return text
 
 
+def _scope(text: str) -> str:
+    if text not in REUSE_SCOPES:
+        raise ValueError(f"{text!r} is none of {', '.join(REUSE_SCOPES)}")
+    return text
+
+
+def _ranks(text: str) -> int:
+    """The bound itself; ``auto`` is four ranks for each core, and eight at the least."""
+    if text == "auto":
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return max(8, 4 * cores)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ValueError(
+            f'{text!r} is neither "auto" nor a number of ranks from 1; give for example 16'
+        )
+    return value
+
+
+REUSE_SCOPES = ("test", "class", "module", "session")
+
+
 @dataclass(frozen=True)
 class _Option:
     name: str
@@ -110,6 +137,22 @@ OPTIONS = (
         'where the stub of megatron.core.mpu is importable: in "ranks", or "everywhere" (in the '
         "pytest process too, for test modules that import it at their top)",
         "WHERE",
+    ),
+    _Option(
+        "world_reuse",
+        _scope,
+        "test",
+        "how long a world may stay up for tests that ask for the same one: test (each has its own), "
+        "class, module or session; one that a test left something behind in is not used again",
+        "SCOPE",
+    ),
+    _Option(
+        "world_ranks",
+        _ranks,
+        "auto",
+        "how many ranks all pytest-xdist workers together may have up (auto: four for each core, "
+        "eight at the least); a world waits for its turn",
+        "N",
     ),
 )
 

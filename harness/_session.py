@@ -15,12 +15,16 @@ import pytest
 from harness import _options, _settings
 
 if TYPE_CHECKING:
+    from harness._budget import Budget, BudgetFile
+    from harness._pool import Pool
     from harness._supervisor import Outcome
     from harness._worlds import WorldFactory
 
 FIXTURES = frozenset({"world", "class_world", "module_world", "package_world", "session_world"})
 
 _KEY = pytest.StashKey["_Session"]()
+
+_BUDGET = "collectives_budget"
 
 
 class _Session:
@@ -31,7 +35,11 @@ class _Session:
         self.started = 0.0
         self.installation: Any = None
         self.modules: dict[str, ModuleType] = {}
+        self.left: list[str] = []
+        self.budget_file: BudgetFile | None = None
         values = _options.read(config)
+        self.ranks: int = values["world_ranks"]
+        self.reuse: str = values["world_reuse"]
         self.preload = ("pytest", *values["world_preload"])
         self.before = _settings.use(
             _settings.Settings(
@@ -45,6 +53,9 @@ class _Session:
                 bound=self.bound,
                 shipped=self.shipped,
                 on_output=self.on_output,
+                pool=_pool(self.reuse),
+                on_dirty=self.left.append,
+                budget=_shared_budget(config),
             )
         )
         if values["world_mpu"] == "everywhere":
@@ -93,6 +104,13 @@ def unconfigure(config: pytest.Config) -> None:
     session = config.stash.get(_KEY, None)
     if session is None:
         return
+    settings = _settings.current
+    if settings.pool is not None:
+        settings.pool.close()
+    if settings.budget is not None:
+        settings.budget.close()
+    if session.budget_file is not None:
+        session.budget_file.close()
     if session.installation is not None:
         session.installation.restore()
     _settings.use(session.before)
@@ -125,6 +143,53 @@ def _asks_for_worlds(item: pytest.Item) -> bool:
     return any(type(v).__module__.startswith("harness.suites") for v in values)
 
 
+def worker_starts(config: pytest.Config, workerinput: dict[str, Any]) -> None:
+    """Give a worker of pytest-xdist its share in the ranks that all may have up together."""
+    session = config.stash[_KEY]
+    if session.budget_file is None:
+        from harness._budget import BudgetFile
+
+        session.budget_file = BudgetFile()
+    workerinput[_BUDGET] = (session.budget_file.name, session.ranks)
+
+
+def ended(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A test is over: with it goes what was kept up for its class or module."""
+    pool = _settings.current.pool
+    scopes: dict[str, type[pytest.Class | pytest.Module]] = {
+        "class": pytest.Class,
+        "module": pytest.Module,
+    }
+    scope = scopes.get(item.config.stash[_KEY].reuse)
+    if pool is None or scope is None:
+        return
+    of = item.getparent(scope)
+    if of is None or nextitem is None or nextitem.getparent(scope) is not of:
+        pool.close()
+
+
+def note(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Send along with the report what was left in worlds that are therefore not used again."""
+    left = item.config.stash[_KEY].left
+    if left:
+        report.worlds_thrown_away = list(left)  # type: ignore[attr-defined]
+        left.clear()
+
+
+def summary(terminal: pytest.TerminalReporter) -> None:
+    """List the worlds that could not be used again, and why, from all workers."""
+    lines = [
+        f"{report.nodeid}: {text}"
+        for reports in terminal.stats.values()
+        for report in reports
+        for text in getattr(report, "worlds_thrown_away", ())
+    ]
+    if lines:
+        terminal.write_sep("=", "worlds that were not used again")
+        for line in lines:
+            terminal.write_line(line)
+
+
 @contextlib.contextmanager
 def running(item: pytest.Item) -> Iterator[None]:
     """``item`` is the running test."""
@@ -146,12 +211,33 @@ def phase(item: pytest.Item, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def factory(*, reuse: bool) -> Iterator[WorldFactory]:
+def factory(*, shared: bool) -> Iterator[WorldFactory]:
     """A maker of worlds, closed at the end."""
     from harness._worlds import WorldFactory
 
-    with WorldFactory(reuse=reuse) as make:
+    with WorldFactory(shared=shared) as make:
         yield make
+
+
+def _pool(reuse: str) -> Pool | None:
+    if reuse == "test":
+        return None
+    from harness._pool import Pool
+
+    return Pool()
+
+
+def _shared_budget(config: pytest.Config) -> Budget | None:
+    """The budget that the controller of pytest-xdist hands out, in a worker on its machine."""
+    given = getattr(config, "workerinput", {}).get(_BUDGET)
+    if given is None:
+        return None
+    from harness._budget import Budget
+
+    try:
+        return Budget(*given)
+    except OSError:
+        return None
 
 
 def _is_conftest(module: ModuleType) -> bool:

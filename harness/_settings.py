@@ -8,6 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness._budget import Budget
+    from harness._pool import Pool
     from harness._supervisor import Outcome
 
 DEFAULT_TIMEOUT = 60.0
@@ -21,6 +23,9 @@ class Settings:
     in force leaves to the running test, and its whole length; None where there is none.
     ``shipped`` are the modules of test code: functions from them travel by value.
     ``on_output`` takes what the ranks of a run printed, to be shown where the user looks for it.
+    ``pool`` keeps worlds up for reuse; None where each has its own end. ``on_dirty`` takes what was
+    left in a world that is therefore not used again. ``budget`` bounds the ranks that are up at a
+    time over several processes.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -33,6 +38,9 @@ class Settings:
     bound: Callable[[], tuple[float, float] | None] = lambda: None
     shipped: Callable[[], list[ModuleType]] = list
     on_output: Callable[[Outcome], None] | None = None
+    pool: Pool | None = None
+    on_dirty: Callable[[str], None] | None = None
+    budget: Budget | None = None
 
 
 current = Settings()

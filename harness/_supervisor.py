@@ -21,7 +21,7 @@ from typing import Any
 from harness._probes import Probe, Probes
 from harness.launch._forkserver import Launched
 from harness.launch._output import Kept
-from harness.launch._rank import BROKEN, LOG, READY, RESULT, RUN
+from harness.launch._rank import BROKEN, LEFT, LOG, READY, RESULT, RUN
 from harness.launch._server import EXIT, GONE, KILL, REFUSED, STACKS, STARTED
 from harness.layout import Layout
 from harness.record import Ended, GroupMade
@@ -54,6 +54,8 @@ class Outcome:
     """Seconds from the last thing a rank did to the verdict."""
     trouble: str = ""
     """Why the ranks did not start, where they did not."""
+    left: tuple[tuple[str, ...], ...] = ()
+    """For each rank what the function left behind, where that was watched."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class _Peer:
     dead: bool = False
     result: bytes = b""
     ended: Ended | None = None
+    left: tuple[str, ...] = ()
 
 
 class Supervisor:
@@ -89,7 +92,7 @@ class Supervisor:
         self._orders: queue.SimpleQueue[tuple[str, Any, float]] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._running = False
-        self._payload: bytes | None = None
+        self._payload: tuple[Any, ...] | None = None
         self._deadline = 0.0
         self._seconds = 0.0
         self._limit = float("inf")
@@ -109,17 +112,35 @@ class Supervisor:
 
     # -- called from the pytest thread ------------------------------------------------------
 
-    def run(self, payload: bytes, seconds: float, limit: float = float("inf")) -> Outcome:
+    def run(
+        self,
+        payload: bytes,
+        seconds: float,
+        limit: float = float("inf"),
+        *,
+        test: str = "",
+        afresh: bool = False,
+        watched: bool = False,
+    ) -> Outcome:
         """Have every rank run ``payload`` for at most ``seconds``, once all are up.
 
-        ``limit`` bounds both together, on the monotonic clock.
+        ``limit`` bounds both together, on the monotonic clock. ``test`` is the name of the running
+        test. With ``afresh`` the ranks are seeded as at their start; with ``watched`` they say what
+        the function leaves behind.
         """
         now = time.monotonic()
         self._seconds, self._limit = seconds, limit
         start_by = min(now + STARTS_WITHIN, limit)
-        self._order("run", payload, start_by)
+        self._order("run", (payload, test, afresh, watched), start_by)
         latest = min(start_by + seconds, limit)
         return self._outcomes.get(timeout=latest - now + ENDS_WITHIN + STACKS_WITHIN + 5)
+
+    @property
+    def sound(self) -> bool:
+        """Whether every rank is up and waits for a function."""
+        return self._thread.is_alive() and not (
+            self._running or self._killed or self._gone or any(p.closed for p in self._peers)
+        )
 
     def close(self) -> str:
         """Kill the ranks and end the thread; returns what went wrong since the last run."""
@@ -221,7 +242,7 @@ class Supervisor:
             else:
                 self._begin(value, deadline)
 
-    def _begin(self, payload: bytes, deadline: float) -> None:
+    def _begin(self, payload: tuple[Any, ...], deadline: float) -> None:
         self._running = True
         self._deadline = deadline
         self._payload = payload
@@ -271,6 +292,8 @@ class Supervisor:
         kind = message[0]
         if kind == RESULT:
             peer.result = message[1]
+        elif kind == LEFT:
+            peer.left = message[1]
         elif kind == LOG:
             peer.kept["log"].add(message[1].encode("utf-8", "replace") + b"\n")
         elif kind == READY:
@@ -379,7 +402,7 @@ class Supervisor:
             self._end(trouble=f"rank {rank} ended with {peer.exited} before the function began")
         elif all(peer.ready for peer in self._peers):
             assert self._payload is not None
-            order = frame(RUN, self._payload)
+            order = frame(RUN, *self._payload)
             self._payload = None
             self._deadline = min(now + self._seconds, self._limit)
             for peer in self._peers:
@@ -427,6 +450,7 @@ class Supervisor:
                 notes=tuple(self._notes),
                 to_verdict=max(0.0, now - self._last_act) if self._last_act else 0.0,
                 trouble=trouble,
+                left=tuple(peer.left for peer in self._peers),
             )
         )
 

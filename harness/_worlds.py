@@ -12,23 +12,27 @@ from harness.world import World
 class WorldFactory:
     """``world(dp=2, cp=2)`` starts a `World`; options as for `World`.
 
-    With ``reuse`` (the fixtures of wider scope) the same arguments give the same live world, until
-    a run on it has failed.
+    With ``shared`` (the fixtures of wider scope) the same arguments give the same live world, until
+    a run on it has failed or has left something behind.
     """
 
-    def __init__(self, *, reuse: bool) -> None:
-        self._reuse = reuse
+    def __init__(self, *, shared: bool) -> None:
+        self._shared = shared
         self._worlds: list[tuple[tuple[Any, ...], World]] = []
 
     def __call__(self, dp: int = 1, cp: int = 1, **options: Any) -> World:
         """Start a world of dp × cp (× ``tp`` × ``pp``) ranks."""
         __tracebackhide__ = True
         key = (dp, cp, sorted(options.items(), key=lambda item: item[0]))
-        if self._reuse:
-            for known, made in self._worlds:
-                if known == key and made.alive:
+        for known, made in list(self._worlds):
+            if self._shared and known == key and made.alive:
+                if not made.dirt:
+                    made.renew()
                     return made
+                made.close()
         made = World(dp, cp, **options)
+        if self._shared:
+            made.share()
         self._worlds.append((key, made))
         made.start()
         return made

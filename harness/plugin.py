@@ -62,16 +62,42 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """What ranks print belongs to the phase of the test."""
-    with _session.phase(item, "teardown"):
-        return (yield)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """What ranks print belongs to the phase of the test; worlds end with their scope."""
+    try:
+        with _session.phase(item, "teardown"):
+            return (yield)
+    finally:
+        _session.ended(item, nextitem)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note why worlds are not used again."""
+    report = yield
+    _session.note(item, report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it at the end."""
+    _session.summary(terminalreporter)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker of pytest-xdist starts."""
+    _session.worker_starts(node.config, node.workerinput)
 
 
 @pytest.fixture
 def world() -> Iterator[WorldFactory]:
     """``world(dp, cp, …)`` starts a `harness.World`; the test's end closes it."""
-    with _session.factory(reuse=False) as make:
+    with _session.factory(shared=False) as make:
         yield make
 
 
@@ -79,7 +105,7 @@ def _shared(scope: Literal["class", "module", "package", "session"]) -> Any:
     @pytest.fixture(scope=scope)
     def fixture() -> Iterator[WorldFactory]:
         """As ``world``, for longer: worlds asked for with the same arguments are shared."""
-        with _session.factory(reuse=True) as make:
+        with _session.factory(shared=True) as make:
             yield make
 
     return fixture

@@ -7,17 +7,23 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness import _settings, _shipping
 from harness._errors import WorldError
+from harness._pool import leftovers
 from harness._supervisor import Outcome, Supervisor
 from harness.launch._forkserver import LaunchError, server_for
+from harness.launch._rank import CURRENT_TEST
 from harness.launch._spec import WorldSpec
 from harness.layout import DEFAULT_ORDER, Layout
 from harness.report import render
 from harness.verdict import Finding
+
+if TYPE_CHECKING:
+    from harness._budget import Lease
 
 INSIDE = "PYTEST_COLLECTIVES_RANK"
 """Set in the environment of every rank, so that a rank (or its child) starts no world."""
@@ -55,7 +61,8 @@ class World:
     packages. ``shadow_megatron`` puts the stub in place of an installed Megatron. With
     ``record=False`` collectives are not recorded: only the ends of ranks are judged. A send may
     block until its receive is posted, as it does on NCCL; with ``buffered_sends`` it is judged as
-    if it never did.
+    if it never did. ``reuse=False`` gives this world ranks of its own, and ends them with it, where
+    the option ``world_reuse`` keeps worlds up from one test to the next.
 
     Raises ValueError or TypeError for an impossible layout or option, before anything starts.
     """
@@ -82,6 +89,7 @@ class World:
         shadow_megatron: bool = False,
         record: bool = True,
         buffered_sends: bool = False,
+        reuse: bool = True,
     ) -> None:
         self.layout = Layout(dp, cp, tp=tp, pp=pp, ep=ep, etp=etp, order=order)
         self.timeout = _checked_timeout(timeout)
@@ -101,7 +109,15 @@ class World:
         self._shadow_megatron = shadow_megatron
         self._record = record
         self._buffered_sends = buffered_sends
+        self._pool = _settings.current.pool if reuse else None
+        self._watched = self._pool is not None
+        self._shared = False
+        self._afresh = False
+        self._left: tuple[tuple[str, ...], ...] = ()
         self._supervisor: Supervisor | None = None
+        self._lease: Lease | None = None
+        self._key: tuple[WorldSpec, bool] | None = None
+        self._connected_for = 0.0
         self._ended = ""
 
     def __repr__(self) -> str:
@@ -144,8 +160,10 @@ class World:
         __tracebackhide__ = True
         if kind is None:
             self.close()
+        elif issubclass(kind, Exception):
+            self._leave()  # the error that is on its way says more
         else:
-            self._stop()  # the error that is on its way says more
+            self._stop()
 
     def start(self) -> None:
         """Start the ranks if they are not up. Raises RuntimeError where that cannot be."""
@@ -156,12 +174,24 @@ class World:
             return
         _refuse_where_it_cannot_work()
         settings = _settings.current
-        server = server_for(settings.preload)
+        self._reserve()
+        spec = self._spec(settings)
+        self._connected_for = spec.timeout
+        self._key = replace(spec, timeout=0.0), self._buffered_sends
+        if self._pool is not None:
+            self._supervisor = self._pool.take(self._key, spec.timeout)
+            self._afresh = self._supervisor is not None
+        if self._supervisor is None:
+            self._supervisor = self._launch(settings, spec)
+
+    def _launch(self, settings: _settings.Settings, spec: WorldSpec) -> Supervisor:
+        __tracebackhide__ = True
         try:
-            launched = server.launch(self._spec(settings))
+            launched = server_for(settings.preload).launch(spec)
         except LaunchError as error:
+            self._release()
             raise RuntimeError(str(error)) from error
-        self._supervisor = Supervisor(launched, self.layout, self._buffered_sends)
+        return Supervisor(launched, self.layout, self._buffered_sends)
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Run ``function(rank, *args, **kwargs)`` on every rank; the results in rank order.
@@ -173,11 +203,20 @@ class World:
         """
         __tracebackhide__ = True
         payload = _shipping.pack(function, args, kwargs, _settings.current.shipped())
-        seconds, limit, note = self._budget()
         self.start()
+        self._reserve()
+        seconds, limit, note = self._deadline()
         assert self._supervisor is not None
+        afresh, self._afresh = self._afresh, False
         try:
-            outcome = self._supervisor.run(payload, seconds, limit)
+            outcome = self._supervisor.run(
+                payload,
+                seconds,
+                limit,
+                test=os.environ.get(CURRENT_TEST, ""),
+                afresh=afresh,
+                watched=self._watched,
+            )
         except queue.Empty:
             self._stop()
             raise RuntimeError(
@@ -186,27 +225,84 @@ class World:
         except BaseException:
             self._stop()  # Ctrl-C: no rank stays behind
             raise
+        if self._shared:
+            self._release()  # it stays up for tests to come, but waits without use
         return self._conclude(outcome, note)
 
     def close(self) -> None:
-        """End the ranks. Raises `WorldError` if one has died since the last run."""
+        """End the ranks, or keep them up for the next world. Raises `WorldError` if one has died."""
         __tracebackhide__ = True
-        trouble = self._stop()
+        trouble = self._leave()
         if trouble:
             raise WorldError(f"{trouble}, though its function had returned")
+
+    def share(self) -> None:
+        """Expect several tests to run functions: each says what it leaves behind (`dirt`)."""
+        self._pool, self._watched, self._shared = None, True, True
+
+    def renew(self) -> None:
+        """Another test begins: the next function finds the ranks seeded as at their start."""
+        self._afresh = True
 
     # -- within -----------------------------------------------------------------------------
 
     def _stop(self) -> str:
-        if self._supervisor is None:
-            return ""
+        """End the ranks; returns which of them had died since the last run."""
+        supervisor = self._forsake()
+        try:
+            return "" if supervisor is None else supervisor.close()
+        finally:
+            self._release()
+
+    def _leave(self) -> str:
+        """Hand the ranks on if nothing was left in them, else end them."""
+        pool = self._pool
+        if pool is None or self._supervisor is None or not self._supervisor.sound or self.dirt:
+            self._say_dirt()
+            return self._stop()
+        supervisor = self._forsake()
+        assert supervisor is not None
+        pool.give(self._key, self._connected_for, supervisor)
+        self._release()
+        return ""
+
+    @property
+    def dirt(self) -> str:
+        """What functions have left in the ranks, where that is watched; empty where it is not."""
+        return leftovers(self._left)
+
+    def _say_dirt(self) -> None:
+        say = _settings.current.on_dirty
+        if say is not None and self.dirt and self.alive:
+            axes = {name: getattr(self.layout, name) for name in ("dp", "cp", "tp", "pp", "ep")}
+            given = ", ".join(f"{n}={v}" for n, v in axes.items() if v > 1 or n in ("dp", "cp"))
+            say(f"world({given}): {self.dirt}")
+
+    def _forsake(self) -> Supervisor | None:
         supervisor, self._supervisor = self._supervisor, None
-        self._ended = self._ended or "this world has been closed"
-        return supervisor.close()
+        if supervisor is not None:
+            self._ended = self._ended or "this world has been closed"
+        return supervisor
+
+    def _reserve(self) -> None:
+        budget = _settings.current.budget
+        if budget is not None and self._lease is None:
+            self._lease = budget.acquire(self.world_size, self._patience())
+
+    def _release(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def _patience(self) -> float:
+        """Seconds that this test can wait for other processes to end their worlds."""
+        bound = _settings.current.bound()
+        return float("inf") if bound is None else max(0.0, bound[0] / 2)
 
     def _conclude(self, outcome: Outcome, note: str) -> list[Any]:
         __tracebackhide__ = True
         settings = _settings.current
+        self._left = outcome.left
         if settings.on_output is not None:
             settings.on_output(outcome)
         if outcome.trouble:
@@ -235,7 +331,7 @@ class World:
         _apply_outcomes(outcome)
         return [_result(rank, data) for rank, data in enumerate(outcome.results)]
 
-    def _budget(self) -> tuple[float, float, str]:
+    def _deadline(self) -> tuple[float, float, str]:
         """The seconds a run may take, when it must have ended, and why it may be cut short."""
         asked = self.timeout if self.timeout is not None else _settings.current.timeout
         bound = _settings.current.bound()
@@ -263,7 +359,7 @@ class World:
         )
 
     def _spec(self, settings: _settings.Settings) -> WorldSpec:
-        timeout = self._budget()[0]
+        timeout = self._deadline()[0]
         stubs = settings.stub_modules if self._stub_modules is None else self._stub_modules
         return WorldSpec(
             layout=self.layout,
@@ -285,7 +381,7 @@ class World:
         env = {
             name: value
             for name, value in os.environ.items()
-            if name not in _SCRUBBED and not name.startswith(_SCRUBBED_PREFIXES)
+            if name not in (*_SCRUBBED, CURRENT_TEST) and not name.startswith(_SCRUBBED_PREFIXES)
         }
         env.update(
             GLOO_SOCKET_IFNAME="lo0" if sys.platform == "darwin" else "lo",

@@ -69,6 +69,14 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def name(pid: int) -> str:
+    """What a process runs, in a word."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "process"
+
+
 def kill_tree(pid: int) -> None:
     """SIGKILL a rank, its process group and everything it started, sessions of their own too."""
     below = descendants(pid)

@@ -20,7 +20,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,11 +30,15 @@ from harness.launch._spec import WorldSpec
 from harness.record._wire import unframe
 
 if TYPE_CHECKING:
+    from harness.launch._surroundings import Surroundings
     from harness.launch._template import Template
     from harness.record._stacks import WireStack
     from harness.record._wire import Channel
 
-READY, RESULT, LOG, BROKEN, RUN = "ready", "result", "log", "broken", "run"
+READY, RESULT, LOG, BROKEN, RUN, LEFT = "ready", "result", "log", "broken", "run", "left"
+
+CURRENT_TEST = "PYTEST_CURRENT_TEST"
+"""pytest's variable; it comes with each function, for a world may outlive a test."""
 
 EAGER_GROUPS = ("pp", "cp")
 """Those over which code sends and receives: pipelines and context-parallel rings."""
@@ -134,10 +137,12 @@ class _Rank:
         from harness.layout import Rank
 
         self.spec = spec
+        self._template = template
         self.channel = channel = template.recorder.channel
         self.rank = Rank(rank, spec.layout)
         self._store = SharedStore(store, spec.layout.world_size)
         self._runs = 0
+        self._surroundings: Surroundings | None = None
         self._lazily = True
         device = torch._C._distributed_c10d.ProcessGroupGloo.create_default_device
         self._can_be_lazy = "lazy_init" in (device.__doc__ or "")
@@ -165,7 +170,7 @@ class _Rank:
         sys.path[:] = spec.path
         sys.argv = list(spec.argv)
         torch.set_num_threads(spec.threads)
-        self._seed(template.seed)
+        self._seed()
         root = logging.getLogger()
         root.addHandler(_LogHandler(channel))
         if spec.log_level is not None:
@@ -189,10 +194,10 @@ class _Rank:
     def _timeout(self) -> timedelta:
         return timedelta(seconds=self.spec.timeout)
 
-    def _seed(self, seed_torch: Callable[[int], object]) -> None:
+    def _seed(self) -> None:
         seed = self.spec.seed + int(self.rank)
         random.seed(seed)
-        seed_torch(seed)
+        self._template.seed(seed)
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             numpy.random.seed(seed % 2**32)
@@ -274,10 +279,14 @@ class _Rank:
             if not data:
                 return
             buffer += data
-            for _, payload in unframe(buffer):
-                self._run(payload)
+            for _, payload, test, afresh, watched in unframe(buffer):
+                self._run(payload, test, afresh, watched)
 
-    def _run(self, payload: bytes) -> None:
+    def _run(self, payload: bytes, test: str, afresh: bool, watched: bool) -> None:
+        if test:
+            os.environ[CURRENT_TEST] = test
+        if afresh:
+            self._seed()
         if self._runs:
             self.recorder.next_run()
             self._mpu.reset()
@@ -288,6 +297,8 @@ class _Rank:
                 self.recorder.groups.announce(self._dist.group.WORLD, "world")
                 self._activate_mpu()
         self._runs += 1
+        if watched and self._surroundings is None:
+            self._surroundings = self._template.surroundings(self.recorder)
         self._values.forget_kept()
         send = self.channel.send
         send("Started", time.monotonic())
@@ -339,6 +350,8 @@ class _Rank:
         stack: WireStack = (),
         inside: int | None = None,
     ) -> None:
+        if self._surroundings is not None:
+            self.channel.send(LEFT, self._surroundings.left())
         threads = self.recorder.live_threads()
         self.channel.send_with_stack(
             stack, "Ended", how, time.monotonic(), error, message, trace, inside, threads

@@ -15,6 +15,7 @@ import torch.distributed.nn
 
 from harness import mpu
 from harness.launch._spec import WorldSpec
+from harness.launch._surroundings import Surroundings
 from harness.record import _values
 from harness.record._recorder import Recorder, Unsupported
 from harness.record._wire import Channel
@@ -31,6 +32,7 @@ class Template:
     def __init__(self) -> None:
         self.recorder = Recorder(Channel())
         self.values = _values
+        self.surroundings = Surroundings
         self.unrecorded = ""
         self.seed = _seed_function()
         self.seed(0)  # what it loads on its first call, no rank needs to load again

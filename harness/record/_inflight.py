@@ -97,6 +97,9 @@ class InFlight:
         if not self._buffers:
             self._leave()
 
+    def __len__(self) -> int:
+        return len(self._buffers)
+
     def clear(self) -> None:
         """Forget all calls."""
         self._buffers.clear()

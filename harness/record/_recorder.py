@@ -168,6 +168,11 @@ class Recorder:
             self._pending_storages.clear()
             self.inflight.clear()
 
+    def unwaited(self) -> int:
+        """How many calls were issued that nobody has waited for."""
+        registered = getattr(c10d, "_get_work_registry_size", lambda: 0)()
+        return max(len(self.inflight), registered)
+
     # -- recording --------------------------------------------------------------------------
 
     def _kernel(self, read: Reader, overload: Any, after: Any) -> Callable[..., Any]:
