@@ -25,6 +25,7 @@ FIXTURES = frozenset({"world", "class_world", "module_world", "package_world", "
 _KEY = pytest.StashKey["_Session"]()
 
 _BUDGET = "collectives_budget"
+_ASKED = "collectives/asked_for_worlds"
 
 
 class _Session:
@@ -119,8 +120,24 @@ def unconfigure(config: pytest.Config) -> None:
         launch.close_servers(of=session.preload)
 
 
+def begins(config: pytest.Config) -> None:
+    """Start the server now if the last session asked for worlds: it imports while tests are collected.
+
+    Not with modules to preload, which may be importable only once tests are collected.
+    """
+    state = config.stash[_KEY]
+    distributes = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
+    cache = getattr(config, "cache", None)
+    if len(state.preload) > 1 or distributes or config.getoption("collectonly") or cache is None:
+        return
+    if cache.get(_ASKED, False) is True:
+        from harness.launch._forkserver import server_for
+
+        server_for(state.preload).start()
+
+
 def collected(session: pytest.Session) -> None:
-    """Note the test modules; start the server early if any test asks for a world."""
+    """Note the test modules; start the server if any test asks for a world."""
     state = session.config.stash[_KEY]
     wanted = False
     for item in session.items:
@@ -128,6 +145,9 @@ def collected(session: pytest.Session) -> None:
         if isinstance(module, ModuleType):
             state.modules[module.__name__] = module
         wanted = wanted or _asks_for_worlds(item)
+    cache = getattr(session.config, "cache", None)
+    if session.items and cache is not None and cache.get(_ASKED, None) is not wanted:
+        cache.set(_ASKED, wanted)
     if wanted and not session.config.getoption("collectonly"):
         from harness.launch._forkserver import server_for
 

@@ -30,8 +30,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     _session.unconfigure(config)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the server while tests are collected, where they will need it."""
+    _session.begins(session.config)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the server early, while nothing needs it yet."""
+    """Start the server, while nothing needs it yet."""
     _session.collected(session)
 
 

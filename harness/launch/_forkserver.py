@@ -62,6 +62,7 @@ class ForkServer:
         self._said: IO[bytes] | None = None
         self._owner = 0
         self._lock = threading.Lock()
+        self._asked = False
 
     def start(self) -> None:
         """Start the server, without waiting for it to be ready."""
@@ -135,6 +136,7 @@ class ForkServer:
         pipes: list[int],
     ) -> None:
         assert self._requests is not None
+        self._asked = True
         with self._lock:
             socket.send_fds(self._requests, [b"w"], [theirs.fileno()])
         request = pickle.dumps((spec.layout.world_size, spec))
@@ -178,6 +180,9 @@ class ForkServer:
         assert self._process is not None
         if self._requests is not None:
             self._requests.close()
+        if not self._asked:
+            self._process.kill()  # it has no rank, and would first import to the end
+        self._asked = False
         try:
             self._process.wait(SERVER_ENDS_WITHIN)
         except subprocess.TimeoutExpired:

@@ -358,3 +358,25 @@ def test_it():
 """,
     )
     result.assert_outcomes(passed=1)
+
+
+def test_the_server_starts_before_collection_where_worlds_were_asked_for(
+    pytester: pytest.Pytester,
+) -> None:
+    """It is a guess from the last session; one that proves wrong costs next to nothing."""
+    pytester.makeconftest(
+        """
+import time
+
+def pytest_collection(session):
+    import harness.launch._forkserver as forkserver
+    print("servers:", sum(s._process is not None for s in forkserver._servers.values()))
+"""
+    )
+    worlds = pytester.makepyfile(test_worlds="def test_it(world):\n    world().run(int)\n")
+    none = pytester.makepyfile(test_none="def test_it():\n    pass\n")
+    sessions = [pytester.runpytest_subprocess("-s", each) for each in (worlds, worlds, none, none)]
+    said = [line for s in sessions for line in s.outlines if line.startswith("servers:")]
+    assert said == ["servers: 0", "servers: 1", "servers: 1", "servers: 0"]
+    for each in sessions:
+        each.assert_outcomes(passed=1)
