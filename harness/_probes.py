@@ -1,8 +1,9 @@
 """Asking ranks for their stacks: the proof of a wait inside C++, and the last words at a deadline.
 
 A rank that waits in C++ (DDP's reducer in ``.backward()``) writes no record of it. It is taken to
-be blocked there only when two looks, some time apart, find the same Python stack ending in torch,
-the main thread asleep and the process' CPU time standing still.
+be blocked there only when two looks, some time apart, find the same Python stack ending in torch (or
+in the store through which ranks connect), the main thread asleep and the process' CPU time standing
+still.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ IDLE_SHARE = 0.3
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _TORCH = re.compile(r"[/\\]torch[/\\]")
 _OURS = re.compile(r"[/\\]harness[/\\](?:launch|record|mpu|suites)[/\\]")
+_STORE = re.compile(r"[/\\]harness[/\\]launch[/\\]_store\.py$")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python3\.\d+[/\\](?!site-packages)|<frozen ")
 
 
@@ -137,12 +139,19 @@ class Probes:
 
 def _stands_still(earlier: tuple[float, Probe], later: tuple[float, Probe]) -> bool:
     (then, first), (now, second) = earlier, later
-    frames = second.frames()
+    frames = _below_the_store(second.frames())
     return (
         now - then >= APART * 0.8
         and first.state == second.state == "S"
         and bool(frames)
-        and frames == first.frames()
+        and frames == _below_the_store(first.frames())
         and bool(_TORCH.search(frames[0][0]))
         and second.cpu - first.cpu < IDLE_SHARE * (now - then)
     )
+
+
+def _below_the_store(frames: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    """Without the loop in which a rank looks for a key, now on one line, now on another."""
+    while frames and _STORE.search(frames[0][0]):
+        frames = frames[1:]
+    return frames

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -374,6 +375,7 @@ class World:
             shadow_megatron=self._shadow_megatron,
             stub_modules=stubs,
             log_level=settings.log_level,
+            open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             verbosity=settings.verbosity,
         )
 

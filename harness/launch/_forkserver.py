@@ -75,56 +75,60 @@ class ForkServer:
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair()
+        try:
+            self._begin(theirs)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._requests = ours
+        self._owner = os.getpid()
+
+    def _begin(self, theirs: socket.socket) -> None:
         code = (
             f"import sys; sys.path[:] = {sys.path!r}\n"
             "import harness.launch._server as server\n"
             f"server.main({theirs.fileno()}, {self._preload!r})"
         )
         # Its own output matters only if it ends before its time; ranks have pipes of their own.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        with theirs:
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
-                env=environment,
+                stdout=said,
+                stderr=said,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        self._requests = ours
-        self._owner = os.getpid()
+        except OSError:
+            said.close()
+            raise
+        self._said = said
 
     def launch(self, spec: WorldSpec) -> Launched:
         """Ask for the ranks of a world. Raises `LaunchError` where the server is gone."""
-        self.start()
-        control, theirs = socket.socketpair()
-        launched = Launched(control)
-        child_ends: list[int] = []
-        child_socks: list[socket.socket] = []
-        try:
-            with theirs:
+        with contextlib.ExitStack() as on_error, contextlib.ExitStack() as theirs:
+            try:
+                self.start()
+                control, to_server = _pair(on_error, theirs)
+                launched = Launched(control)
+                descriptors: list[int] = []
                 for _ in range(spec.layout.world_size):
-                    ours, sock = socket.socketpair()
+                    ours, sock = _pair(on_error, theirs)
                     for end in (ours, sock):
                         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                             end.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
-                    child_socks.append(sock)
-                    out, out_write = os.pipe()
-                    child_ends.append(out_write)
-                    err, err_write = os.pipe()
-                    child_ends.append(err_write)
+                    out, out_write = _pipe(on_error, theirs)
+                    err, err_write = _pipe(on_error, theirs)
                     launched.ranks.append(RankEnds(ours, out, err))
-                self._ask(spec, control, theirs, child_socks, child_ends)
-        except OSError as error:
-            launched.close()
-            raise LaunchError(self._trouble(spec, error)) from error
-        finally:
-            for sock in child_socks:
-                sock.close()
-            for descriptor in child_ends:
-                os.close(descriptor)
+                    descriptors += sock.fileno(), out_write, err_write
+                self._ask(spec, control, to_server, descriptors)
+            except OSError as error:
+                raise LaunchError(self._trouble(spec, error)) from error
+            on_error.pop_all()
         return launched
 
     def _ask(
@@ -132,8 +136,7 @@ class ForkServer:
         spec: WorldSpec,
         control: socket.socket,
         theirs: socket.socket,
-        socks: list[socket.socket],
-        pipes: list[int],
+        descriptors: list[int],
     ) -> None:
         assert self._requests is not None
         self._asked = True
@@ -142,11 +145,6 @@ class ForkServer:
         request = pickle.dumps((spec.layout.world_size, spec))
         control.settimeout(60)  # the server may still be importing torch
         control.sendall(len(request).to_bytes(4, "little") + request)
-        descriptors = [
-            each
-            for i, sock in enumerate(socks)
-            for each in (sock.fileno(), pipes[2 * i], pipes[2 * i + 1])
-        ]
         size = RANKS_PER_MESSAGE * FDS_PER_RANK
         for start in range(0, len(descriptors), size):
             socket.send_fds(control, [b"r"], descriptors[start : start + size])
@@ -191,6 +189,22 @@ class ForkServer:
         if self._said is not None:
             self._said.close()
         self._process = self._requests = self._said = None
+
+
+def _pair(
+    on_error: contextlib.ExitStack, theirs: contextlib.ExitStack
+) -> tuple[socket.socket, socket.socket]:
+    """A socket for us, closed if anything goes wrong, and one to give away, closed in any case."""
+    ours, other = socket.socketpair()
+    return on_error.enter_context(ours), theirs.enter_context(other)
+
+
+def _pipe(on_error: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
+    """The same for a pipe: its end to read, and its end to write."""
+    read, write = os.pipe()
+    on_error.callback(os.close, read)
+    theirs.callback(os.close, write)
+    return read, write
 
 
 _servers: dict[tuple[str, ...], ForkServer] = {}

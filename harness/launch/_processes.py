@@ -58,6 +58,15 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def have_children() -> bool:
+    """Whether this process has a child, ended or not, that it has not waited for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def descendants(pid: int) -> list[int]:
     """All live descendants of a process, nearest first."""
     found: list[int] = []

@@ -40,9 +40,6 @@ READY, RESULT, LOG, BROKEN, RUN, LEFT = "ready", "result", "log", "broken", "run
 CURRENT_TEST = "PYTEST_CURRENT_TEST"
 """pytest's variable; it comes with each function, for a world may outlive a test."""
 
-EAGER_GROUPS = ("pp", "cp")
-"""Those over which code sends and receives: pipelines and context-parallel rings."""
-
 STACKS_SIGNAL = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUSR2
 """The server sends it to ask a rank for the stacks of its threads."""
 
@@ -65,6 +62,8 @@ def rank_main(
         faulthandler.enable(file=sys.stderr, all_threads=True)
         faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spec.open_files or most, most))
         channel = template.recorder.channel
         channel.open(sock)
         try:
@@ -143,9 +142,10 @@ class _Rank:
         self._store = SharedStore(store, spec.layout.world_size)
         self._runs = 0
         self._surroundings: Surroundings | None = None
-        self._lazily = True
         device = torch._C._distributed_c10d.ProcessGroupGloo.create_default_device
-        self._can_be_lazy = "lazy_init" in (device.__doc__ or "")
+        # Messages on groups that connect at their first use need the recorder (its detour).
+        recorded = spec.record and not template.unrecorded
+        self._can_be_lazy = recorded and "lazy_init" in (device.__doc__ or "")
         self._torch, self._dist, self._mpu = torch, dist, mpu
         size = spec.layout.world_size
         own_hash_seed = {n: v for n, v in os.environ.items() if n == "PYTHONHASHSEED"}
@@ -229,19 +229,17 @@ class _Rank:
             )
         # With the real Megatron too: rank.group() hands out groups of the harness's own.
         self._mpu.activate(self.spec.layout, int(self.rank), self._make_group)
-        # Connected now, by all ranks in one order: on a group that connects at its first use, a
-        # send or receive would block as it is issued until the peer uses the group too.
-        self._lazily = False
-        for name in EAGER_GROUPS if self._can_be_lazy else self.spec.layout.group_names():
-            if len(self.spec.layout.group_of(name, int(self.rank))) > 1:
-                self._mpu.live_group(name)
-        self._lazily = True
+        if not self._can_be_lazy:
+            # Connected now, by all ranks in one order.
+            for name in self.spec.layout.group_names():
+                if len(self.spec.layout.group_of(name, int(self.rank))) > 1:
+                    self._mpu.live_group(name)
 
     def _make_group(self, name: str, ranks: tuple[int, ...]) -> Any:
-        """Make a gloo group of ``ranks``: at the start together, later alone and at once.
+        """Make a gloo group of ``ranks``, alone and at once: a getter waits for no other rank.
 
-        A group made in a getter connects at its first collective (``TORCH_GLOO_LAZY_INIT``, which
-        gloo reads each time), so that a getter never waits for another rank.
+        It connects at its first collective (``TORCH_GLOO_LAZY_INIT``, which gloo reads each time);
+        its messages go over the default group.
         """
         from torch.distributed import distributed_c10d as torch_c10d
 
@@ -249,7 +247,7 @@ class _Rank:
         _, default_store = torch_c10d._world.pg_map[dist.group.WORLD]
         make: Any = torch_c10d._new_process_group_helper
         before = os.environ.get("TORCH_GLOO_LAZY_INIT")
-        os.environ["TORCH_GLOO_LAZY_INIT"] = "1" if self._lazily else "0"
+        os.environ["TORCH_GLOO_LAZY_INIT"] = "1" if self._can_be_lazy else "0"
         try:
             made, _ = make(
                 len(ranks),
@@ -266,8 +264,22 @@ class _Rank:
             if before is not None:
                 os.environ["TORCH_GLOO_LAZY_INIT"] = before
         torch_c10d._world.pg_group_ranks[made] = {r: i for i, r in enumerate(ranks)}
-        self.recorder.groups.announce(made, name.partition("#")[0])
+        plain, _, generation = name.partition("#")
+        self.recorder.groups.announce(made, plain)
+        if self._can_be_lazy:
+            self.recorder.detour.add(made.group_name, self._number_of(plain, generation))
         return made
+
+    def _number_of(self, name: str, generation: str) -> int:
+        """A number that tells the groups apart which two ranks may share."""
+        names = self.spec.layout.group_names()
+        suffixes = ("", *self._mpu.TWIN_SUFFIXES)
+        for place, suffix in enumerate(suffixes):
+            bare = name.removesuffix(suffix)
+            if bare in names and name == bare + suffix:
+                kind = place * len(names) + names.index(bare)
+                return kind + len(suffixes) * len(names) * (int(generation or 1) - 1)
+        raise AssertionError(f"a group of no known name: {name}")
 
     # -- running ----------------------------------------------------------------------------
 

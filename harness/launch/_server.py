@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 import pickle
+import resource
 import selectors
 import signal
 import socket
@@ -129,6 +130,9 @@ class Server:
     def serve(self) -> None:
         """Run until the pytest process is gone."""
         _processes.adopt_orphans()
+        # pytest's own limit may be low for a moment; each world says what its ranks may have.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -12,7 +12,8 @@ class WorldSpec:
     """How the ranks of a world start.
 
     ``timeout`` (seconds) bounds every process group. ``env`` is the whole environment of a rank,
-    but for what names the rank itself. ``log_level`` is that of the root logger.
+    but for what names the rank itself. ``log_level`` is that of the root logger; ``open_files`` how
+    many files a rank may have open.
     """
 
     layout: Layout
@@ -27,5 +28,6 @@ class WorldSpec:
     shadow_megatron: bool = False
     stub_modules: tuple[str, ...] = ()
     log_level: int | None = None
+    open_files: int = 0
     verbosity: int = 0
     argv: tuple[str, ...] = field(default=("rank",))

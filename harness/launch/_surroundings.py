@@ -85,8 +85,8 @@ class Surroundings:
         ]
         if names:
             yield f"thread: {_named(names)}"
-        below = _processes.children(os.getpid())
-        if below:
+        if _processes.have_children():
+            below = _processes.children(os.getpid())
             yield f"process: {_named([f'{_processes.name(pid)} ({pid})' for pid in below])}"
 
     def _variables(self) -> Iterator[str]:

@@ -6,9 +6,10 @@ imports no torch.
 """
 
 from harness.mpu._install import Installation, install
-from harness.mpu._state import MakeGroup, activate, deactivate, live_group, reset
+from harness.mpu._state import TWIN_SUFFIXES, MakeGroup, activate, deactivate, live_group, reset
 
 __all__ = [
+    "TWIN_SUFFIXES",
     "Installation",
     "MakeGroup",
     "activate",

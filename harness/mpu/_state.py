@@ -23,7 +23,7 @@ else:
 
 # Megatron keeps second communicators over the ranks of some groups; here they are groups of their
 # own as well, since a call on one does not pair with a call on the other.
-_TWIN_SUFFIXES = ("-gloo", "-ag")
+TWIN_SUFFIXES = ("-gloo", "-ag")
 
 
 @dataclass
@@ -68,7 +68,7 @@ class ParallelState:
         """The ranks of this rank's group of that name; empty when it is in none."""
         if name in self._own:
             return self._own[name]
-        for suffix in _TWIN_SUFFIXES:
+        for suffix in TWIN_SUFFIXES:
             name = name.removesuffix(suffix)
         return self.layout.group_of(name, self.rank)
 

@@ -46,6 +46,8 @@ def is_phantom(read: Reader, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     if where is None:
         return False
     value = read(where, args, kwargs)
+    if type(value) is list and value and type(value[0]) is torch.Tensor:
+        return value[0].is_meta
     while isinstance(value, (list, tuple)):
         if not value:
             return False

@@ -103,6 +103,14 @@ class Reader:
         position, default = place
         return args[position] if position < len(args) else default
 
+    def replaced(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], by: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """All arguments in the order of the schema, some of them others."""
+        return tuple(
+            by[name] if name in by else self(name, args, kwargs) for name in self._positions
+        )
+
     def knows(self, argument: str) -> bool:
         """Whether this release of torch has the argument."""
         return argument in self._positions

@@ -21,6 +21,7 @@ from torch._C import _distributed_c10d as c10d
 
 from harness.record import _labels as label
 from harness.record._arguments import given_in, is_dense, is_phantom, member
+from harness.record._detour import Detour
 from harness.record._groups import GroupWatch
 from harness.record._inflight import IN_PLACE, InFlight, span
 from harness.record._operations import OPERATIONS, Operation, Reader
@@ -34,8 +35,22 @@ _REDUCE_OPS = {
 }
 
 
+_MANY_SHAPES = 4096
+
+
 class Unsupported(RuntimeError):
     """This torch lacks what the recorder hooks into."""
+
+
+class _Local(threading.local):
+    """What the recorder keeps for each thread."""
+
+    inside = False
+    """Whether a recorded call is being made: what it calls itself is part of it."""
+    number = -1
+    """The call whose caller is about to wait for ``work``, unless it is negative."""
+    work: Any = None
+    guard: Any = None
 
 
 class _ThreadGuard:
@@ -60,16 +75,18 @@ class Recorder:
         self.rank = -1
         self._calls = 0
         self._lock = threading.Lock()
-        self._local = threading.local()
+        self._local = _Local()
         self._threads: dict[int, int] = {threading.get_ident(): 0}
         self._numbered = 1
         self._indices: dict[Any, int] = {}
         self._works: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._pending_storages: dict[int, int] = {}
         self._dtypes: dict[torch.dtype, str] = {}
+        self._shapes: dict[torch.Size, tuple[int, ...]] = {}
         self._storages = Storages()
         self._libraries: list[Any] = []
         self.groups = GroupWatch(self)
+        self.detour = Detour()
         self.inflight = InFlight(self._touched)
         self._real: list[tuple[str, Any]] = []
 
@@ -109,6 +126,7 @@ class Recorder:
         self._replace("synchronize", self._work_wait)
         self._replace("is_completed", self._work_polled)
         self._replace("get_future", self._work_handed_on)
+        self._replace("_source_rank", self.detour.source_rank)
         self.groups.install()
 
     def uninstall(self) -> None:
@@ -182,9 +200,10 @@ class Recorder:
         local = self._local
         # An older torch does not say whether the caller will wait; then each step is recorded.
         tells_async = read.knows("async_op")
+        passes_messages = operation.name in ("send", "recv")
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            if getattr(local, "inside", False) or is_phantom(read, args, kwargs):
+            if local.inside or is_phantom(read, args, kwargs):
                 return redispatch(keyset & after, *args, **kwargs)
             local.inside = True
             thread = self.thread()
@@ -192,7 +211,10 @@ class Recorder:
             try:
                 asynchronous = bool(read("async_op", args, kwargs)) if tells_async else None
                 number, held = self._begin(read, operation, args, kwargs, thread, asynchronous)
-                out = redispatch(keyset & after, *args, **kwargs)
+                if passes_messages:
+                    out = self._pass_message(read, overload, keyset & after, args, kwargs)
+                else:
+                    out = redispatch(keyset & after, *args, **kwargs)
             except BaseException as error:
                 if number >= 0:
                     self._failed(number, thread, error)
@@ -204,12 +226,11 @@ class Recorder:
                 send("Finished", number, thread, time.monotonic())
                 return out
             if asynchronous is False:
-                self._remember(work, number)
-                local.synchronous = number
+                local.work, local.number = c10d.Work.unbox(work), number
                 return out
-            local.synchronous = -1
+            local.number = -1
             if held in ("work", "torch"):
-                self._remember(work, number)
+                self._remember(c10d.Work.unbox(work), number)
             if held == "work":
                 self._watch(read, operation, args, kwargs, number)
             elif held == "tensor":
@@ -289,6 +310,26 @@ class Recorder:
             )
         return number, held
 
+    def _pass_message(
+        self,
+        read: Reader,
+        overload: Any,
+        keyset: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        group = c10d.ProcessGroup.unbox(read("process_group", args, kwargs))
+        key, ranks = self.groups.known(group)
+        other = self.detour.arguments(read, args, kwargs, ranks, key)
+        if other is None:
+            return overload.redispatch(keyset, *args, **kwargs)
+        out = overload.redispatch(keyset, *other)
+        if not read.operation.peer:
+            work = c10d.Work.unbox(out)
+            self._local.work = work  # kept alive until the caller holds it
+            self.detour.received(work, ranks)
+        return out
+
     def _tensors(self, value: Any, nested: bool) -> tuple[Any, ...]:
         if isinstance(value, torch.Tensor):
             return (self._tensor(value),)
@@ -301,22 +342,28 @@ class Recorder:
         name = self._dtypes.get(dtype)
         if name is None:
             name = self._dtypes[dtype] = str(dtype).removeprefix("torch.")
+        size = tensor.shape
+        shape = self._shapes.get(size)
+        if shape is None:
+            if len(self._shapes) > _MANY_SHAPES:
+                self._shapes.clear()
+            shape = self._shapes[size] = tuple(size)
         if tensor.layout is not torch.strided:
-            return (name, tuple(tensor.shape))
+            return (name, shape)
         version = 0 if tensor.is_inference() else tensor._version
         memory = tensor.untyped_storage()
-        storage = memory.data_ptr()
-        start, end = span(tensor)
-        contiguous = tensor.is_contiguous()
-        dense = contiguous or is_dense(tensor)
-        shape = tuple(tensor.shape)
+        contiguous = dense = tensor.is_contiguous()
+        if contiguous:
+            start, length = tensor.data_ptr(), tensor.nbytes
+        else:
+            start, end = span(tensor)
+            length, dense = end - start, is_dense(tensor)
         serial = self._storages.number(memory)
-        return (name, shape, contiguous, storage, version, start, end - start, dense, serial)
+        return (name, shape, contiguous, memory.data_ptr(), version, start, length, dense, serial)
 
     # -- waiting ----------------------------------------------------------------------------
 
-    def _remember(self, boxed: Any, number: int) -> None:
-        work = c10d.Work.unbox(boxed)
+    def _remember(self, work: Any, number: int) -> None:
         # Kept alive until the caller holds it: then Python hands out this very object again, and
         # its identity leads from a later wait() back to the call.
         self._local.work = work
@@ -335,15 +382,19 @@ class Recorder:
         send_later = self.channel.send_later
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            entry = works.get(id(work))
-            if entry is None or entry[0]() is not work or getattr(local, "inside", False):
+            if local.inside:
                 return real(work, *args, **kwargs)
-            number = entry[1]
-            thread = self.thread()
-            self.inflight.end(number)
-            if getattr(local, "synchronous", -1) == number:
-                local.synchronous = -1
+            number = local.number
+            if number >= 0 and local.work is work:
+                local.number = -1
+                thread = self.thread()
             else:
+                entry = works.get(id(work))
+                if entry is None or entry[0]() is not work:
+                    return real(work, *args, **kwargs)
+                number = entry[1]
+                thread = self.thread()
+                self.inflight.end(number)
                 self._waiting(number, thread)
             try:
                 result = real(work, *args, **kwargs)

@@ -60,16 +60,28 @@ DEEPEST = 64
 
 
 class _CodeInfo:
-    __slots__ = ("file", "function", "loops", "shown")
+    __slots__ = ("calls", "code", "ends", "frames", "loops", "shown")
 
     def __init__(self, code: CodeType) -> None:
-        self.file = code.co_filename
-        self.function = code.co_qualname
-        self.shown = _is_users(code.co_filename)
+        file = code.co_filename
+        self.code = code  # kept alive, for it is known by its address
+        self.ends = file.startswith(_RUNNER)  # beyond it is how the rank came to run the function
+        self.calls = not file.startswith(_IN_RANK + _PASSING_ON)
+        self.shown = _is_users(file)
         self.loops = _for_loops(code) if self.shown else ()
+        self.frames: dict[int, WireFrame] = {}
+
+    def at(self, frame: FrameType) -> WireFrame:
+        """The frame as it is sent; which line an instruction is on is worked out once."""
+        found = self.frames.get(frame.f_lasti)
+        if found is None:
+            found = self.code.co_filename, frame.f_lineno, self.code.co_qualname
+            self.frames[frame.f_lasti] = found
+        return found
 
 
-_known: dict[CodeType, _CodeInfo] = {}
+# By address: to hash a code object takes longer than the rest.
+_known: dict[int, _CodeInfo] = {}
 
 
 def _is_users(file: str) -> bool:
@@ -105,18 +117,17 @@ def _for_loops(code: CodeType) -> tuple[Loop, ...]:
 
 def _loop_values(frame: FrameType, loops: tuple[Loop, ...]) -> tuple[tuple[str, str], ...] | None:
     here = frame.f_lasti
-    around = [bound for first, end, bound in loops if first <= here < end]
-    if not around:
-        return None
-    names = [name for bound in around for name in bound]
-    local = frame.f_locals
+    local: dict[str, Any] | None = None
     values = []
-    for name in names:
-        value: Any = local.get(name)
-        kind = type(value)
-        if kind is int or (kind is str and len(value) <= LONGEST_VALUE):
-            values.append((name, str(value)))
-    return tuple(values)
+    for first, end, names in loops:
+        if first <= here < end:
+            local = frame.f_locals if local is None else local
+            for name in names:
+                value: Any = local.get(name)
+                kind = type(value)
+                if kind is int or (kind is str and len(value) <= LONGEST_VALUE):
+                    values.append((name, str(value)))
+    return None if local is None else tuple(values)
 
 
 def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, CodeType | None]:
@@ -130,19 +141,19 @@ def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, CodeType 
     caller: CodeType | None = None
     while frame is not None and len(stack) < DEEPEST:
         code = frame.f_code
-        info = _known.get(code)
+        info = _known.get(id(code))
         if info is None:
-            info = _known[code] = _CodeInfo(code)
-        if code.co_filename.startswith(_RUNNER):
-            break  # beyond it is how the rank came to run the function
-        if caller is None and not code.co_filename.startswith(_IN_RANK + _PASSING_ON):
+            info = _known[id(code)] = _CodeInfo(code)
+        if info.ends:
+            break
+        if caller is None and info.calls:
             caller = code
         if info.shown:
             if info.loops:
                 values = _loop_values(frame, info.loops)
                 if values is not None:
                     loops.append((len(stack), values))
-            stack.append((info.file, frame.f_lineno, info.function))
+            stack.append(info.at(frame))
         frame = frame.f_back
     return tuple(stack), tuple(loops), caller
 

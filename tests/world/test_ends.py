@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -279,3 +281,34 @@ def test_a_world_ends_before_the_pytest_timeout(a_session: Session, tmp_path: Pa
     assert "pytest-timeout of this test (20 s)" in done.stdout
     assert time.monotonic() - started < 40
     assert _all_gone(_noted(notes, 2))
+
+
+def test_too_few_open_files_for_a_world_is_said_and_nothing_is_left() -> None:
+    """Wherever in a start they run out: one error that says what to do, and the next world works."""
+    from harness.launch._forkserver import close_servers
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for more in (0, 1, 4, 8, 9):
+        if more % 2 == 0:
+            close_servers()
+        gc.collect()
+        before = _descriptors()
+        limit = free = 0
+        while free < more or limit in before:
+            free += limit not in before
+            limit += 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            with pytest.raises(RuntimeError, match=r"2 ranks needs about 12 open files.*ulimit -n"):
+                World(2).start()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(_descriptors() - before) <= 2  # the server's socket, and what it says
+        with World(2) as world:
+            assert world.run(int) == [0, 1]
+
+
+def _descriptors() -> set[int]:
+    return {
+        int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")
+    }

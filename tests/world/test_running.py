@@ -222,6 +222,72 @@ def test_a_flood_of_output_neither_blocks_a_rank_nor_delays_the_verdict() -> Non
     assert len(text) < 100_000
 
 
+@pytest.mark.parametrize("name", ["dp", "cp", "dp-cp", "tp", "pp"])
+def test_a_message_on_a_group_of_the_grid_waits_for_nobody_to_connect(name: str) -> None:
+    """A send is issued and other things are done first, by both: no group connects in the call."""
+
+    def program(rank: harness.Rank) -> list[float]:
+        group = rank.group(name)
+        size, place = dist.get_world_size(group), dist.get_rank(group)
+        following = dist.get_global_rank(group, (place + 1) % size)
+        before = dist.get_global_rank(group, (place - 1) % size)
+        found = torch.zeros(2)
+        if rank % 2:
+            dist.barrier()
+        sent = dist.isend(torch.full((2,), float(rank)), dst=following, group=group, tag=5)
+        got = dist.irecv(found, src=before, group=group, tag=5)
+        assert sent is not None
+        assert got is not None
+        if rank % 2 == 0:
+            dist.barrier()
+        got.wait()
+        sent.wait()
+        return [found[0].item(), float(before)]
+
+    axes = {"dp-cp": {"dp": 2, "cp": 2}}.get(name, {name: 4})
+    with World(**axes) as world:
+        for found, expected in world.run(program):
+            assert found == expected
+
+
+def test_messages_of_two_groups_between_the_same_ranks_are_kept_apart() -> None:
+    """The same two ranks, the same tag, two groups, received in the other order."""
+
+    def program(rank: harness.Rank) -> list[float]:
+        groups = [rank.group("dp"), rank.group("dp-cp"), None]
+        if rank == 0:
+            works = [
+                dist.isend(torch.tensor([float(n)]), dst=1, group=group, tag=1)
+                for n, group in enumerate(groups)
+            ]
+            for work in works:
+                assert work is not None
+                work.wait()
+            return []
+        found = [torch.zeros(1) for _ in groups]
+        for buffer, group in reversed(list(zip(found, groups, strict=True))):
+            dist.recv(buffer, src=0, group=group, tag=1)
+        return [buffer.item() for buffer in found]
+
+    with World(2) as world:
+        assert world.run(program) == [[], [0.0, 1.0, 2.0]]
+
+
+def test_a_message_from_anyone_in_a_group_names_its_sender() -> None:
+    """torch gives the global rank of the sender, in a group whose places are other numbers."""
+
+    def program(rank: harness.Rank) -> int | None:
+        group = rank.group("dp")  # of 1 and 3
+        if rank == 3:
+            dist.send(torch.ones(1), dst=1, group=group)
+        if rank == 1:
+            return dist.recv(torch.zeros(1), group=group)
+        return None
+
+    with World(2, 2) as world:
+        assert world.run(program) == [None, 3, None, None]
+
+
 def test_no_write_to_the_store_of_a_world_is_lost() -> None:
     """Ranks that write at once do not overwrite one another, and the next run has a store too."""
 
