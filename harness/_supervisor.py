@@ -34,6 +34,10 @@ SETTLE = 0.2
 STARTS_WITHIN = 120.0
 """Seconds for the ranks to be up: the first world waits for the server to import torch."""
 
+MANY = 256
+GATHER = 0.005
+"""After `MANY` records of a run, those of so many seconds are read together."""
+
 ENDS_WITHIN = 10.0
 STACKS_WITHIN = 0.4
 _BITE = 1 << 16
@@ -99,6 +103,7 @@ class Supervisor:
         self._late = ""
         self._proved: float | None = None
         self._last_act = 0.0
+        self._records = 0
         self._final_stacks: float | None = None
         self._notes: list[str] = []
         self._trouble = ""
@@ -184,6 +189,10 @@ class Supervisor:
         try:
             while not (self._closing and self._gone):
                 events = self._selector.select(self._patience())
+                if self._records > MANY and events:
+                    # To be woken for each record of a long loop would slow the ranks down.
+                    time.sleep(GATHER)
+                    events = self._selector.select(0)
                 # Records first: what a rank prints must not delay what it does.
                 events.sort(key=lambda event: isinstance(event[0].fileobj, int))
                 for key, mask in events:
@@ -246,6 +255,7 @@ class Supervisor:
         self._running = True
         self._deadline = deadline
         self._payload = payload
+        self._records = 0
         self._proved = self._final_stacks = None
         self._probes.reset()
         for peer in self._peers:
@@ -307,6 +317,7 @@ class Supervisor:
             if record is None or self._killed or self._final_stacks is not None:
                 # Past the deadline gloo's own timeouts fire; they are not what happened.
                 return
+            self._records += 1
             self._last_act = max(self._last_act, getattr(record, "time", 0.0))
             if isinstance(record, Ended):
                 peer.ended = record

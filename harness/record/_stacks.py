@@ -158,6 +158,72 @@ def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, CodeType 
     return tuple(stack), tuple(loops), caller
 
 
+class Site:
+    """A place that calls are made from: the code objects and instructions on the way to it.
+
+    ``stack`` is the user's part, ``held`` who holds the work (see `holder`), and ``from_python``
+    is False for what the autograd engine calls.
+    """
+
+    __slots__ = ("end", "from_python", "held", "path", "stack")
+
+    def __init__(self, frame: FrameType) -> None:
+        self.stack, _, caller = user_stack(frame)
+        self.held = holder(caller, frame)
+        self.from_python = caller is None or caller.co_name != "_engine_run_backward"
+        path: list[tuple[CodeType, int, tuple[Loop, ...], int]] = []
+        shown = 0
+        here: FrameType | None = frame
+        while here is not None and shown < DEEPEST:
+            info = _known[id(here.f_code)]
+            if info.ends:
+                break
+            path.append((info.code, here.f_lasti, info.loops, shown))
+            shown += info.shown
+            here = here.f_back
+        self.path = tuple(path)
+        self.end = None if here is None else here.f_code
+
+    def loops_of(self, frame: FrameType | None) -> WireLoops | None:
+        """The loop values of a call made from here by ``frame``; None if it is another place."""
+        loops: WireLoops = ()
+        for code, instruction, around, position in self.path:
+            if frame is None or frame.f_code is not code or frame.f_lasti != instruction:
+                return None
+            if around:
+                values = _loop_values(frame, around)
+                if values is not None:
+                    loops = (*loops, (position, values))
+            frame = frame.f_back
+        if (None if frame is None else frame.f_code) is not self.end:
+            return None
+        return loops
+
+
+_MANY_SITES = 4096
+_sites: dict[tuple[int, int, int, int], Site] = {}
+
+
+def call_site(frame: FrameType) -> tuple[Site, WireLoops]:
+    """Where ``frame`` makes a call, and the values of the loops around it.
+
+    Programs call from the same few places again and again; such a place is known by its innermost
+    frame and the third from there, which is the user's where torch has two, and then compared.
+    """
+    outer = frame.f_back
+    outer = frame if outer is None or outer.f_back is None else outer.f_back
+    key = id(frame.f_code), frame.f_lasti, id(outer.f_code), outer.f_lasti
+    site = _sites.get(key)
+    if site is not None:
+        loops = site.loops_of(frame)
+        if loops is not None:
+            return site, loops
+    elif len(_sites) >= _MANY_SITES:
+        _sites.clear()
+    site = _sites[key] = Site(frame)
+    return site, site.loops_of(frame) or ()
+
+
 def holder(caller: CodeType | None, frame: FrameType | None) -> str:
     """Who holds the work of a call that was made below ``frame``.
 

@@ -8,8 +8,8 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from harness.record import _records as records
@@ -18,11 +18,14 @@ from harness.record._records import Frame, Record, Stack, TensorInfo
 
 _LENGTH = struct.Struct("<I")
 
+_FINISHED = struct.Struct("<IQId")
+"""What most messages are: a length of 0, then the call, the thread and the time."""
+
 _LATER = 4096
 
 STACK = "stack"
 CALL = "call"
-MESSAGE = "message"
+FINISHED = "Finished"
 
 
 class Channel:
@@ -36,7 +39,7 @@ class Channel:
         # Re-entrant, for the end of a thread may be noticed (and sent) in the middle of a send.
         self._lock = threading.RLock()
         self._stacks: dict[Any, int] = {}
-        self._later = b""
+        self._later = bytearray()
 
     def open(self, sock: socket.socket) -> None:
         """Send over ``sock`` from now on, in this process alone."""
@@ -53,30 +56,35 @@ class Channel:
         with self._lock:
             self._write(_LENGTH.pack(len(data)) + data)
 
-    def send_later(self, *values: Any) -> None:
-        """Send one message together with the next: for what changes no verdict by itself."""
-        data = marshal.dumps(values)
+    def finished_later(self, call: int, thread: int) -> None:
+        """Send that a call has returned, together with the next message."""
         with self._lock:
-            self._later += _LENGTH.pack(len(data)) + data
+            self._later += _FINISHED.pack(0, call, thread, time.monotonic())
             if len(self._later) > _LATER:
                 self._write(b"")
 
     def _write(self, data: bytes) -> None:
-        later, self._later = self._later, b""
+        self._later += data
+        later, self._later = self._later, bytearray()
         if self._sock is not None:
-            self._sock.sendall(later + data)
+            self._sock.sendall(later)
 
-    def send_with_stack(self, stack: Any, *values: Any) -> None:
-        """Send a message that ends with ``stack``; the stack itself crosses once only."""
+    def send_with_stack(self, stack: Any, *values: Any, later: bool = False) -> None:
+        """Send a message that ends with ``stack``; the stack itself crosses once only.
+
+        With ``later`` it may go together with the next.
+        """
         with self._lock:
             number = self._stacks.get(stack)
-            head = b""
             if number is None:
                 number = self._stacks[stack] = len(self._stacks)
                 data = marshal.dumps((STACK, number, stack))
-                head = _LENGTH.pack(len(data)) + data
+                self._later += _LENGTH.pack(len(data)) + data
             data = marshal.dumps((*values, number))
-            self._write(head + _LENGTH.pack(len(data)) + data)
+            self._later += _LENGTH.pack(len(data))
+            self._later += data
+            if not later or len(self._later) > _LATER:
+                self._write(b"")
 
 
 def unframe(buffer: bytearray) -> Iterator[tuple[Any, ...]]:
@@ -85,6 +93,13 @@ def unframe(buffer: bytearray) -> Iterator[tuple[Any, ...]]:
     try:
         while len(buffer) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, start)
+            if length == 0:
+                if len(buffer) - start < _FINISHED.size:
+                    break
+                _, call, thread, when = _FINISHED.unpack_from(buffer, start)
+                start += _FINISHED.size
+                yield FINISHED, call, thread, when
+                continue
             end = start + _LENGTH.size + length
             if len(buffer) < end:
                 break
@@ -116,6 +131,8 @@ class Decoder:
             return None
         if kind == CALL:
             return self._call(message)
+        if kind == FINISHED:
+            return records.Finished(self._rank, *message[1:])
         values = list(message[1:])
         if kind in _STACK_AT:
             stack = self._stack(values.pop(), ())
@@ -125,7 +142,7 @@ class Decoder:
 
     def _call(self, message: tuple[Any, ...]) -> Record:
         (_, call, thread, group, index, op, reduce_op, root, peer, tag) = message[:10]
-        (inputs, outputs, in_splits, out_splits, async_op, time, from_python) = message[10:17]
+        (inputs, outputs, in_splits, out_splits, async_op, when, from_python) = message[10:17]
         label, during, held, loops, number = message[17:]
         raised_at: Stack = ()
         if isinstance(during, tuple):
@@ -142,13 +159,13 @@ class Decoder:
             root,
             peer,
             tag,
-            tuple(TensorInfo(*each) for each in inputs),
-            tuple(TensorInfo(*each) for each in outputs),
+            tuple([TensorInfo(*each) for each in inputs]),
+            tuple([TensorInfo(*each) for each in outputs]),
             in_splits,
             out_splits,
             async_op,
             self._stack(number, loops),
-            time,
+            when,
             from_python,
             label,
             during,
@@ -162,8 +179,11 @@ class Decoder:
             return stack
         frames = list(stack)
         for position, values in loops:
-            plain = frames[position]
-            frames[position] = replace(plain, loop=values, in_loop=True)
+            at = frames[position]
+            # dataclasses.replace takes three times as long, and this runs for nearly each call.
+            frames[position] = Frame(
+                at.file, at.line, at.function, at.source, values, at.branch, True
+            )
         return tuple(frames)
 
 
