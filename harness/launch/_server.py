@@ -8,7 +8,9 @@ pytest, no rank outlives it. The server judges nothing: it forks, reaps, kills a
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import getpass
 import importlib
 import os
 import pickle
@@ -20,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +39,20 @@ RANKS_PER_MESSAGE = 64
 
 STACKS_WITHIN = 0.25
 ORPHAN_CHECK = 1.0
-IDLE = 0.25
+
+IDLE = 1.0
+AFTER_THE_FIRST_WORLD = (
+    "sympy",
+    "torch.distributed.tensor",
+    "torch.distributed.fsdp",
+    "torch._inductor.cpp_builder",
+    "torch._dynamo",
+)
+"""What optimizers import at their first step: seconds in every rank, if the server does not.
+
+Nobody wants to wait for it at the start, so it is done when there is nothing else to do, and in
+parts, none of which takes much longer than half a second, for a world may be asked for meanwhile.
+"""
 
 
 def receive_exactly(sock: socket.socket, length: int) -> bytes:
@@ -91,7 +106,12 @@ class Server:
         self._asked: list[_Request] = []
         self._trouble = ""
         self._served = False
-        self._warm = False
+        self._idle = False
+        self._to_do: list[Callable[[], object]] = [
+            *(functools.partial(_import_if_there, name) for name in AFTER_THE_FIRST_WORLD),
+            _settle,
+            _processes.use_huge_pages,
+        ]
         self._selector = selectors.DefaultSelector()
         self._selector.register(requests, selectors.EVENT_READ, self._new_world)
         self._wake_read, self._wake_write = os.pipe()
@@ -124,8 +144,7 @@ class Server:
                 "and a process with threads cannot be forked safely. Take the module that starts "
                 "them out of world_preload."
             )
-        gc.collect()
-        gc.freeze()  # never collected from now on, so the pages stay shared with the ranks
+        _settle()
 
     def serve(self) -> None:
         """Run until the pytest process is gone."""
@@ -139,12 +158,13 @@ class Server:
         try:
             while os.getppid() == self._parent:
                 events = self._selector.select(self._patience())
+                self._idle = not events
                 for key, _ in events:
                     if key.data() is False:
                         return
                 self._answer_stacks()
-                if not events and self._served and not self._warm:
-                    self._warm_up()
+                if self._idle and self._served and self._to_do:
+                    self._to_do.pop(0)()
         finally:
             for world in list(self._worlds.values()):
                 self._kill(world)
@@ -153,19 +173,9 @@ class Server:
     def _patience(self) -> float:
         if self._asked:
             return 0.005
-        return ORPHAN_CHECK if self._warm or not self._served else IDLE
-
-    def _warm_up(self) -> None:
-        """With nothing to do after the first world: what optimizers import at their first step.
-
-        It takes seconds, and would take them in every rank; at the start nobody wants to wait.
-        """
-        self._warm = True
-        with contextlib.suppress(Exception):
-            importlib.import_module("torch._dynamo")
-            gc.collect()
-            gc.freeze()
-        _processes.use_huge_pages()
+        if not self._served or not self._to_do:
+            return ORPHAN_CHECK
+        return 0 if self._idle else IDLE
 
     # -- worlds -----------------------------------------------------------------------------
 
@@ -384,6 +394,20 @@ class Server:
                     )
                     answer[rank] = (*request.states[rank], text)
             world.send(STACKS, request.number, answer)
+
+
+def _import_if_there(name: str) -> None:
+    with contextlib.suppress(Exception):
+        cache = os.path.join(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+        before = os.path.exists(cache)
+        importlib.import_module(name)
+        if not before and os.path.exists(cache):
+            os.rmdir(cache)  # which torch makes as it is imported; it goes only if it is empty
+
+
+def _settle() -> None:
+    gc.collect()
+    gc.freeze()  # never collected from now on, so the pages stay shared with the ranks
 
 
 def _anonymous_file(name: str) -> int:

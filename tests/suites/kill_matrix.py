@@ -152,7 +152,7 @@ def page(whitening_kills: Kills, kl_kills: Kills) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Compute the page; print it, or write it with ``--write``."""
-    with WorldFactory(reuse=True) as make:
+    with WorldFactory(shared=True) as make:
         pool = WorldPool(make)
         text = page(whitening_kills(pool), kl_kills(pool))
     if "--write" in arguments:

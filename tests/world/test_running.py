@@ -244,7 +244,7 @@ def test_a_message_on_a_group_of_the_grid_waits_for_nobody_to_connect(name: str)
         sent.wait()
         return [found[0].item(), float(before)]
 
-    axes = {"dp-cp": {"dp": 2, "cp": 2}}.get(name, {name: 4})
+    axes: dict[str, Any] = {"dp-cp": {"dp": 2, "cp": 2}}.get(name, {name: 4})
     with World(**axes) as world:
         for found, expected in world.run(program):
             assert found == expected
