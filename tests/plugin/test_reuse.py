@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.test_plugin import PROGRAM
+SKIPPING = """
+def skipping(rank):
+    import torch, torch.distributed as dist
+    if rank == 0:
+        dist.all_reduce(torch.ones(2))
+"""
 
 BODY = """
 import os
@@ -174,7 +179,7 @@ def test_second(world):
 def test_other_arguments_and_failed_worlds_are_other_ranks(session: pytest.Pytester) -> None:
     """Reuse is for the very same world: by options, by environment, and only while it is whole."""
     session.makepyfile(
-        test_it=PROGRAM
+        test_it=SKIPPING
         + BODY
         + """
 def test_first(world):
