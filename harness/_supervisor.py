@@ -24,7 +24,7 @@ from harness.launch._output import Kept
 from harness.launch._rank import BROKEN, LEFT, LOG, READY, RESULT, RUN
 from harness.launch._server import EXIT, GONE, KILL, REFUSED, STACKS, STARTED
 from harness.layout import Layout
-from harness.record import Ended, GroupMade
+from harness.record import Ended, GroupMade, Started
 from harness.record._wire import Decoder, frame, unframe
 from harness.verdict import Finding, Judge
 
@@ -35,7 +35,7 @@ STARTS_WITHIN = 120.0
 """Seconds for the ranks to be up: the first world waits for the server to import torch."""
 
 MANY = 256
-GATHER = 0.005
+GATHER = 0.01
 """After `MANY` records of a run, those of so many seconds are read together."""
 
 ENDS_WITHIN = 10.0
@@ -416,7 +416,9 @@ class Supervisor:
             order = frame(RUN, *self._payload)
             self._payload = None
             self._deadline = min(now + self._seconds, self._limit)
-            for peer in self._peers:
+            self._last_act = now
+            for rank, peer in enumerate(self._peers):
+                self._judge.add(Started(rank, now))
                 peer.to_send += order
                 self._write(peer)
         elif now >= self._deadline:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness import _settings, _shipping
+from harness import _environment, _settings, _shipping
 from harness._errors import WorldError
 from harness._pool import leftovers
 from harness._supervisor import Outcome, Supervisor
@@ -26,22 +26,7 @@ from harness.verdict import Finding
 if TYPE_CHECKING:
     from harness._budget import Lease
 
-INSIDE = "PYTEST_COLLECTIVES_RANK"
-"""Set in the environment of every rank, so that a rank (or its child) starts no world."""
-
 LEAST_BUDGET = 0.5
-
-_SCRUBBED = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
-_SCRUBBED_PREFIXES = ("TORCHELASTIC_", "ROLE_", "GLOO_", "TORCH_DISTRIBUTED_")
 
 
 class World:
@@ -173,7 +158,7 @@ class World:
             raise RuntimeError(f"{self._ended}; start a new one")
         if self._supervisor is not None:
             return
-        _refuse_where_it_cannot_work()
+        _environment.refuse_where_ranks_cannot_start()
         settings = _settings.current
         self._reserve()
         spec = self._spec(settings)
@@ -365,7 +350,7 @@ class World:
         return WorldSpec(
             layout=self.layout,
             timeout=max(timeout, 1.0),
-            env=self._environment(settings),
+            env=_environment.of_ranks(settings, self._env, self._threads, self._compile),
             path=tuple(sys.path),
             cwd=os.getcwd(),
             seed=settings.seed if self._seed is None else self._seed,
@@ -377,45 +362,6 @@ class World:
             log_level=settings.log_level,
             open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             verbosity=settings.verbosity,
-        )
-
-    def _environment(self, settings: _settings.Settings) -> dict[str, str]:
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in (*_SCRUBBED, CURRENT_TEST) and not name.startswith(_SCRUBBED_PREFIXES)
-        }
-        env.update(
-            GLOO_SOCKET_IFNAME="lo0" if sys.platform == "darwin" else "lo",
-            OMP_NUM_THREADS=str(self._threads),
-            MKL_NUM_THREADS=str(self._threads),
-        )
-        if not self._compile:
-            env["TORCHDYNAMO_DISABLE"] = "1"
-        for name, value in {**settings.env, **self._env}.items():
-            if value is None:
-                env.pop(name, None)
-            else:
-                env[name] = value
-        env[INSIDE] = "1"
-        return env
-
-
-def _refuse_where_it_cannot_work() -> None:
-    if INSIDE in os.environ:
-        raise RuntimeError(
-            "a world cannot be started inside a rank of a world: start it from the test, and use "
-            "the process groups of the rank (rank.group('dp'), mpu.get_data_parallel_group())"
-        )
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        raise RuntimeError(
-            "this process was started by torchrun, and a world starts ranks of its own: run "
-            "pytest directly, without torchrun (or unset TORCHELASTIC_RUN_ID if it is a leftover)"
-        )
-    if sys.platform not in ("linux", "darwin"):
-        raise RuntimeError(
-            f"worlds need os.fork and descriptors that cross sockets, which {sys.platform} lacks: "
-            "run these tests on Linux or macOS"
         )
 
 

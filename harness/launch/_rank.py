@@ -312,8 +312,6 @@ class _Rank:
         if watched and self._surroundings is None:
             self._surroundings = self._template.surroundings(self.recorder)
         self._values.forget_kept()
-        send = self.channel.send
-        send("Started", time.monotonic())
         try:
             function, args, kwargs = pickle.loads(payload)
             result = _call(function, self.rank, args, kwargs)
@@ -328,7 +326,7 @@ class _Rank:
             self._ended_badly(error)
             return
         self._flush()
-        send(RESULT, data)
+        self.channel.send_later(RESULT, data)
         self._ended("returned")
 
     def _flush(self) -> None:
@@ -343,7 +341,7 @@ class _Rank:
         pickled = b""
         with contextlib.suppress(Exception):
             pickled = dumps(error)
-        self.channel.send(RESULT, pickled)
+        self.channel.send_later(RESULT, pickled)
         self._ended(
             _outcomes.outcome(error),
             type(error).__name__,
@@ -363,8 +361,8 @@ class _Rank:
         inside: int | None = None,
     ) -> None:
         if self._surroundings is not None:
-            self.channel.send(LEFT, self._surroundings.left())
-        threads = self.recorder.live_threads()
+            self.channel.send_later(LEFT, self._surroundings.left())
+        threads = self.recorder.threads.live()
         self.channel.send_with_stack(
             stack, "Ended", how, time.monotonic(), error, message, trace, inside, threads
         )

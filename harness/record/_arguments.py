@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._C import _distributed_c10d as c10d
 
 from harness.record._operations import Reader
+
+REDUCE_OPS = {
+    int(getattr(c10d.ReduceOp.RedOpType, name)): name
+    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+}
 
 
 def member(ranks: tuple[int, ...], place: int) -> int:

@@ -130,7 +130,7 @@ class GroupWatch:
         local: bool,
     ) -> Any:
         recorder = self._recorder
-        number, thread = recorder.next_call(), recorder.thread()
+        number, thread = recorder.next_call(), recorder.threads.number()
         stack, _, _ = user_stack(sys._getframe(2))
         index = self._creations
         if not local:
@@ -141,7 +141,7 @@ class GroupWatch:
         try:
             made = real(*bound.args, **bound.kwargs)
         except BaseException as error:
-            recorder._failed(number, thread, error)
+            recorder.failed(number, thread, error)
             raise
         if isinstance(made, dist.ProcessGroup):
             self.announce(made, "")
@@ -153,7 +153,12 @@ class GroupWatch:
         stack, _, _ = user_stack(sys._getframe(2))
         op = str(next(iter(bound.arguments.values()), ""))
         recorder.channel.send_with_stack(
-            stack, "NonMember", recorder.next_call(), recorder.thread(), op, time.monotonic()
+            stack,
+            "NonMember",
+            recorder.next_call(),
+            recorder.threads.number(),
+            op,
+            time.monotonic(),
         )
         return real(*bound.args, **bound.kwargs)
 
@@ -163,7 +168,7 @@ class GroupWatch:
         key = ""
         if group is not None and group is not dist.group.WORLD and hasattr(group, "group_name"):
             key = group.group_name
-        number, thread = recorder.next_call(), recorder.thread()
+        number, thread = recorder.next_call(), recorder.threads.number()
         stack, _, _ = user_stack(sys._getframe(2))
         recorder.channel.send_with_stack(
             stack, "Destruction", number, thread, key, time.monotonic()
@@ -171,7 +176,7 @@ class GroupWatch:
         try:
             result = real(*bound.args, **bound.kwargs)
         except BaseException as error:
-            recorder._failed(number, thread, error)
+            recorder.failed(number, thread, error)
             raise
         if not key:  # the group of one key stays known: a call on it is a use after its end
             self._known.clear()

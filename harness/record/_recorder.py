@@ -21,22 +21,16 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from harness.record import _labels as label
-from harness.record._arguments import given_in, is_dense, is_phantom, member
+from harness.record._arguments import REDUCE_OPS, given_in, is_phantom, member
 from harness.record._detour import Detour
+from harness.record._direct import recorded_all_reduce
 from harness.record._groups import GroupWatch
-from harness.record._inflight import IN_PLACE, InFlight, span
+from harness.record._inflight import IN_PLACE, InFlight
 from harness.record._operations import OPERATIONS, Operation, Reader
 from harness.record._stacks import WireFrame, call_site, is_users, user_stack
-from harness.record._storages import Storages
+from harness.record._tensors import Tensors
+from harness.record._threads import Threads
 from harness.record._wire import CALL, Channel
-
-_REDUCE_OPS = {
-    int(getattr(c10d.ReduceOp.RedOpType, name)): name
-    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
-}
-
-
-_MANY_SHAPES = 4096
 
 
 class Unsupported(RuntimeError):
@@ -51,24 +45,12 @@ class _Local(threading.local):
     number = -1
     """The call whose caller is about to wait for ``work``, unless it is negative."""
     work: Any = None
-    end: Any = None
 
     def __init__(self) -> None:
         # Shuts the way through the kernels while it is entered, in this thread.
         self.shut: Any = torch._C._ExcludeDispatchKeyGuard(
             torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
         )
-
-
-class _ThreadGuard:
-    """Lives in a thread's local storage, which goes when the thread does."""
-
-    def __init__(self, recorder: Recorder, ident: int, number: int) -> None:
-        self._of = recorder, ident, number
-
-    def __del__(self) -> None:
-        recorder, ident, number = self._of
-        recorder.thread_ended(ident, number)
 
 
 class Recorder:
@@ -82,21 +64,19 @@ class Recorder:
         self.rank = -1
         self._calls = 0
         self._lock = threading.Lock()
-        self._local = _Local()
-        self._threads: dict[int, int] = {threading.get_ident(): 0}
-        self._numbered = 1
+        self.local = _Local()
+        self.directly = True
+        """Whether calls from Python may be recorded without the way through a kernel."""
+        self.threads = Threads(channel)
         self._indices: dict[Any, int] = {}
         self._works: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._pending_storages: dict[int, int] = {}
-        self._dtypes: dict[torch.dtype, str] = {}
-        self._shapes: dict[torch.Size, tuple[int, ...]] = {}
-        self._storages = Storages()
+        self.tensors = Tensors()
         self._libraries: list[Any] = []
         self.groups = GroupWatch(self)
         self.detour = Detour()
         self.inflight = InFlight(self._touched)
         self._real: list[tuple[Any, str, Any]] = []
-        self._directly = True
 
     def become(
         self, rank: int, name_of: Callable[[tuple[int, ...]], str | None], longest: timedelta
@@ -104,8 +84,8 @@ class Recorder:
         """Record for ``rank`` from now on; no group that it makes waits longer than ``longest``."""
         self.rank = rank
         # torch's own checks, which DETAIL asks for, make tensors within the call.
-        self._directly = c10d.get_debug_level() != c10d.DebugLevel.DETAIL
-        self._threads = {threading.get_ident(): 0}
+        self.directly = c10d.get_debug_level() != c10d.DebugLevel.DETAIL
+        self.threads.begin()
         self.groups.name_of, self.groups.longest = name_of, longest
 
     # -- installing -------------------------------------------------------------------------
@@ -138,7 +118,7 @@ class Recorder:
         self._replace(c10d.Work, "get_future", self._work_handed_on)
         self._replace(c10d.Work, "_source_rank", self.detour.source_rank)
         if hasattr(c10d.AllreduceOptions, "asyncOp"):
-            self._replace(c10d.ProcessGroup, "allreduce", self._direct)
+            self._replace(c10d.ProcessGroup, "allreduce", recorded_all_reduce(self))
         self.groups.install()
 
     def uninstall(self) -> None:
@@ -157,30 +137,6 @@ class Recorder:
         setattr(kind, name, around(getattr(kind, name)))
 
     # -- numbering --------------------------------------------------------------------------
-
-    def thread(self) -> int:
-        """The number of the calling thread: 0 for the main thread, then by first sight."""
-        ident = threading.get_ident()
-        number = self._threads.get(ident)
-        if number is None:
-            with self._lock:
-                number = self._numbered
-                self._numbered += 1
-                # An ident may come again with another thread: the entry goes with the thread.
-                self._threads[ident] = number
-            self._local.end = _ThreadGuard(self, ident, number)
-        return number
-
-    def thread_ended(self, ident: int, number: int) -> None:
-        """A thread is over that has made calls."""
-        if self._threads.get(ident) == number:
-            del self._threads[ident]
-            self.channel.send("ThreadEnded", number, time.monotonic())
-
-    def live_threads(self) -> tuple[int, ...]:
-        """The numbers of the threads, other than the main one, that made calls and still run."""
-        alive = {thread.ident for thread in threading.enumerate()}
-        return tuple(n for ident, n in self._threads.items() if n and ident in alive)
 
     def next_call(self) -> int:
         """Number what begins now."""
@@ -208,7 +164,7 @@ class Recorder:
         operation = read.operation
         redispatch = overload.redispatch
         send = self.channel.send
-        local = self._local
+        local = self.local
         # An older torch does not say whether the caller will wait; then each step is recorded.
         tells_async = read.knows("async_op")
         passes_messages = operation.name in ("send", "recv")
@@ -217,7 +173,7 @@ class Recorder:
             if local.inside or is_phantom(read, args, kwargs):
                 return redispatch(keyset & after, *args, **kwargs)
             local.inside = True
-            thread = self.thread()
+            thread = self.threads.number()
             number, held = -1, ""
             try:
                 asynchronous = bool(read("async_op", args, kwargs)) if tells_async else None
@@ -228,7 +184,7 @@ class Recorder:
                     out = redispatch(keyset & after, *args, **kwargs)
             except BaseException as error:
                 if number >= 0:
-                    self._failed(number, thread, error)
+                    self.failed(number, thread, error)
                 raise
             finally:
                 local.inside = False
@@ -275,17 +231,21 @@ class Recorder:
         reduce_op = None
         if read.knows("reduce_op"):
             boxed = read("reduce_op", args, kwargs)
-            reduce_op = _REDUCE_OPS.get(boxed.op())
+            reduce_op = REDUCE_OPS.get(boxed.op())
         inputs = outputs = ()
         if operation.inputs:
-            inputs = self._tensors(read(operation.inputs, args, kwargs), operation.nested_inputs)
+            inputs = self.tensors.described(
+                read(operation.inputs, args, kwargs), operation.nested_inputs
+            )
         if operation.outputs:
-            outputs = self._tensors(read(operation.outputs, args, kwargs), operation.nested_outputs)
+            outputs = self.tensors.described(
+                read(operation.outputs, args, kwargs), operation.nested_outputs
+            )
         splits_in = splits_out = None
         if operation.input_splits:
             splits_in = tuple(read(operation.input_splits, args, kwargs)) or None
             splits_out = tuple(read(operation.output_splits or "", args, kwargs)) or None
-        return self._called(
+        return self.called(
             sys._getframe(2),
             stream,
             ranks,
@@ -304,7 +264,7 @@ class Recorder:
             ),
         )
 
-    def _called(
+    def called(
         self,
         frame: FrameType,
         stream: Any,
@@ -341,60 +301,6 @@ class Recorder:
             )
         return number, site.held
 
-    def _direct(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """`ProcessGroup.allreduce` as Python calls it: the same record, at a third of the cost.
-
-        The kernel's way costs 10 µs for the crossing from C++ to Python and back alone. The real
-        method is called with that way shut. It only issues the call there; a method that makes
-        tensors as well could not do so, for they are made that way too.
-        """
-        local = self._local
-        modes = torch._C._len_torch_dispatch_stack
-        options_kind, plain = c10d.AllreduceOptions, torch.Tensor
-
-        def allreduce(group: Any, *args: Any, **kwargs: Any) -> Any:
-            if len(args) != 2 or kwargs or local.inside or not self._directly or modes():
-                return real(group, *args, **kwargs)
-            tensors, options = args
-            if type(options) is not options_kind or len(tensors) != 1:
-                return real(group, *args)
-            tensor = tensors[0]
-            if type(tensor) is not plain or not tensor.is_cpu or tensor.is_sparse:
-                return real(group, *args)
-            local.inside = True
-            thread, number = self.thread(), -1
-            asynchronous = options.asyncOp
-            shut = local.shut
-            try:
-                key, ranks = self.groups.known(group)
-                reduce_op = _REDUCE_OPS.get(hash(options.reduceOp))
-                what = ("all_reduce", reduce_op, None, None, None, (self._tensor(tensor),), ())
-                number, held = self._called(
-                    sys._getframe(1), key, ranks, (thread, key), (*what, None, None, asynchronous)
-                )
-                shut.__enter__()
-                try:
-                    work = real(group, tensors, options)
-                finally:
-                    shut.__exit__(None, None, None)
-            except BaseException as error:
-                if number >= 0:
-                    self._failed(number, thread, error)
-                raise
-            finally:
-                local.inside = False
-            if not asynchronous:
-                local.work, local.number = work, number
-                return work
-            local.number = -1
-            if held in ("work", "torch"):
-                self._remember(work, number)
-            if held == "work":
-                self.inflight.begin(number, "all_reduce", [], [tensor])
-            return work
-
-        return allreduce
-
     def _pass_message(
         self,
         read: Reader,
@@ -411,47 +317,26 @@ class Recorder:
         out = overload.redispatch(keyset, *other)
         if not read.operation.peer:
             work = c10d.Work.unbox(out)
-            self._local.work = work  # kept alive until the caller holds it
+            self.local.work = work  # kept alive until the caller holds it
             self.detour.received(work, ranks)
         return out
 
-    def _tensors(self, value: Any, nested: bool) -> tuple[Any, ...]:
-        if isinstance(value, torch.Tensor):
-            return (self._tensor(value),)
-        if nested:
-            return tuple(self._tensor(t) for inner in value for t in inner)
-        return tuple(self._tensor(t) for t in value)
-
-    def _tensor(self, tensor: torch.Tensor) -> tuple[Any, ...]:
-        dtype = tensor.dtype
-        name = self._dtypes.get(dtype)
-        if name is None:
-            name = self._dtypes[dtype] = str(dtype).removeprefix("torch.")
-        size = tensor.shape
-        shape = self._shapes.get(size)
-        if shape is None:
-            if len(self._shapes) > _MANY_SHAPES:
-                self._shapes.clear()
-            shape = self._shapes[size] = tuple(size)
-        if tensor.layout is not torch.strided:
-            return (name, shape)
-        version = 0 if tensor.is_inference() else tensor._version
-        memory = tensor.untyped_storage()
-        contiguous = dense = tensor.is_contiguous()
-        if contiguous:
-            start, length = tensor.data_ptr(), tensor.nbytes
-        else:
-            start, end = span(tensor)
-            length, dense = end - start, is_dense(tensor)
-        serial = self._storages.number(memory)
-        return (name, shape, contiguous, memory.data_ptr(), version, start, length, dense, serial)
-
     # -- waiting ----------------------------------------------------------------------------
+
+    def handed_out(
+        self, work: Any, number: int, held: str, reads: list[Any], writes: list[Any], name: str
+    ) -> None:
+        """The caller of an async call has its work, which ``held`` says who holds."""
+        self.local.number = -1
+        if held in ("work", "torch"):
+            self._remember(work, number)
+        if held == "work":
+            self.inflight.begin(number, name, reads, writes)
 
     def _remember(self, work: Any, number: int) -> None:
         # Kept alive until the caller holds it: then Python hands out this very object again, and
         # its identity leads from a later wait() back to the call.
-        self._local.work = work
+        self.local.work = work
         key = id(work)
 
         def forget(_: Any, key: int = key, number: int = number) -> None:
@@ -463,7 +348,7 @@ class Recorder:
 
     def _work_wait(self, real: Callable[..., Any]) -> Callable[..., Any]:
         works = self._works
-        local = self._local
+        local = self.local
         finished = self.channel.finished_later
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
@@ -472,19 +357,19 @@ class Recorder:
             number = local.number
             if number >= 0 and local.work is work:
                 local.number = -1
-                thread = self.thread()
+                thread = self.threads.number()
             else:
                 entry = works.get(id(work))
                 if entry is None or entry[0]() is not work:
                     return real(work, *args, **kwargs)
                 number = entry[1]
-                thread = self.thread()
+                thread = self.threads.number()
                 self.inflight.end(number)
                 self._waiting(number, thread)
             try:
                 result = real(work, *args, **kwargs)
             except BaseException as error:
-                self._failed(number, thread, error)
+                self.failed(number, thread, error)
                 raise
             finished(number, thread)
             return result
@@ -512,7 +397,7 @@ class Recorder:
         entry = self._works.get(id(work))
         if entry is not None and entry[0]() is work:
             self.inflight.end(entry[1])
-            self.channel.send("Finished", entry[1], self.thread(), time.monotonic())
+            self.channel.send("Finished", entry[1], self.threads.number(), time.monotonic())
 
     def _watch(
         self,
@@ -531,7 +416,7 @@ class Recorder:
     def _touched(self, number: int, how: str, by: str) -> None:
         stack, _, _ = user_stack(sys._getframe(1))
         self.channel.send_with_stack(
-            stack, "Touched", number, self.thread(), how, by, time.monotonic()
+            stack, "Touched", number, self.threads.number(), how, by, time.monotonic()
         )
 
     def _wait_tensor_kernel(self, overload: Any, after: Any) -> Callable[..., Any]:
@@ -543,12 +428,12 @@ class Recorder:
                 number = self._pending_storages.pop(tensor.data_ptr(), -1)
             if number < 0:
                 return redispatch(keyset & after, tensor)
-            thread = self.thread()
+            thread = self.threads.number()
             self._waiting(number, thread)
             try:
                 out = redispatch(keyset & after, tensor)
             except BaseException as error:
-                self._failed(number, thread, error)
+                self.failed(number, thread, error)
                 raise
             self.channel.send("Finished", number, thread, time.monotonic())
             return out
@@ -559,7 +444,8 @@ class Recorder:
         stack, _, _ = user_stack(sys._getframe(2))
         self.channel.send_with_stack(stack, "Waiting", number, thread, time.monotonic())
 
-    def _failed(self, number: int, thread: int, error: BaseException) -> None:
+    def failed(self, number: int, thread: int, error: BaseException) -> None:
+        """A call, or the wait for it, has raised."""
         with contextlib.suppress(AttributeError):
             error.__harness_call__ = number  # type: ignore[attr-defined]
         self.channel.send(

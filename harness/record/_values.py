@@ -96,7 +96,7 @@ def _send(
         stack,
         "Value",
         recorder.next_call(),
-        recorder.thread(),
+        recorder.threads.number(),
         kind,
         name,
         over,

@@ -56,6 +56,13 @@ class Channel:
         with self._lock:
             self._write(_LENGTH.pack(len(data)) + data)
 
+    def send_later(self, *values: Any) -> None:
+        """Send one message together with the next: for what says nothing by itself."""
+        data = marshal.dumps(values)
+        with self._lock:
+            self._later += _LENGTH.pack(len(data))
+            self._later += data
+
     def finished_later(self, call: int, thread: int) -> None:
         """Send that a call has returned, together with the next message."""
         with self._lock:

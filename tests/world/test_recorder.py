@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from harness import World
-from harness.record import Call, Creation, Record, Waiting
+from harness.record import Call, Creation, Finished, Record, Waiting
 from harness.verdict import Judge
 
 
@@ -87,6 +87,70 @@ def test_the_plain_collectives(recorded: Recorded) -> None:
     assert ("MAX", 1) == (calls[2].reduce_op, calls[2].root)
     assert list(range(9)) == [call.index for call in calls]
     assert _all_in_this_file(records)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_all_reduce_is_recorded_once_in_whatever_way_it_goes(
+    recorded: Recorded, asynchronous: bool
+) -> None:
+    """Directly, under a mode that makes tensors, under torch's own checks, of a subclass: alike."""
+
+    def program(rank: int) -> None:
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(  # type: ignore[override]
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                torch.zeros(1)  # made by the way that a direct call shuts
+                return func(*args, **(kwargs or {}))
+
+        plain = torch.ones(2)
+        for value in (plain, torch.nn.Parameter(torch.ones(2), requires_grad=False)):
+            work = dist.all_reduce(value, async_op=asynchronous)
+            if work is not None:
+                work.wait()
+        with Mode():
+            work = dist.all_reduce(plain, op=dist.ReduceOp.MAX, async_op=asynchronous)
+            if work is not None:
+                work.wait()
+        assert plain.tolist() == [2.0, 2.0]
+        assert torch.zeros(2).tolist() == [0.0, 0.0]
+
+    for env in ({}, {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}):
+        records = recorded(program, env=env)
+        calls = _calls(records)
+        assert [(c.op, c.reduce_op, c.async_op) for c in calls] == [
+            ("all_reduce", "SUM", asynchronous),
+            ("all_reduce", "SUM", asynchronous),
+            ("all_reduce", "MAX", asynchronous),
+        ], env
+        assert _all_in_this_file(records)
+        finished = [r.call for r in records if isinstance(r, Finished) and r.rank == 0]
+        assert {call.call for call in calls} <= set(finished)
+
+
+def test_the_same_line_in_other_callers_is_another_place(recorded: Recorded) -> None:
+    """A helper that is called from two lines, in turns, and by itself: the stack is each call's own."""
+
+    def helper(value: torch.Tensor, depth: int) -> None:
+        if depth:
+            helper(value, depth - 1)
+        else:
+            dist.all_reduce(value)
+
+    def program(rank: int) -> None:
+        for turn in range(3):
+            helper(torch.ones(1), 0)
+            helper(torch.ones(1), turn)
+
+    calls = _calls(recorded(program))
+    assert [len(call.stack) for call in calls] == [2, 2, 2, 3, 2, 4]
+    lines = [call.stack[-1].line for call in calls]
+    assert lines == [lines[0], lines[0] + 1] * 3
+    assert [dict(call.stack[-1].loop) for call in calls] == [
+        {"turn": str(turn)} for turn in range(3) for _ in range(2)
+    ]
 
 
 def test_point_to_point(recorded: Recorded) -> None:
