@@ -44,6 +44,9 @@ STACKS_SIGNAL = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUS
 """The server sends it to ask a rank for the stacks of its threads."""
 
 
+_LIBRARY_C = ctypes.CDLL(None)
+
+
 def rank_main(
     rank: int,
     spec: WorldSpec,
@@ -332,7 +335,7 @@ class _Rank:
     def _flush(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        ctypes.CDLL(None).fflush(None)  # what C code printed
+        _LIBRARY_C.fflush(None)  # what C code printed
 
     def _ended_badly(self, error: BaseException) -> None:
         from harness.record._recorder import call_behind

@@ -64,7 +64,7 @@ class _CodeInfo:
 
     def __init__(self, code: CodeType) -> None:
         file = code.co_filename
-        self.code = code  # kept alive, for it is known by its address
+        self.code = code
         self.ends = file.startswith(_RUNNER)  # beyond it is how the rank came to run the function
         self.calls = not file.startswith(_IN_RANK + _PASSING_ON)
         self.shown = _is_users(file)
@@ -80,8 +80,27 @@ class _CodeInfo:
         return found
 
 
-# By address: to hash a code object takes longer than the rest.
-_known: dict[int, _CodeInfo] = {}
+# By address, since to hash a code object takes longer than the rest; and by content, since a
+# function that is sent to a rank again comes as another object.
+_known: dict[int, tuple[CodeType, _CodeInfo]] = {}
+_alike: dict[tuple[str, CodeType], _CodeInfo] = {}
+_MANY = 4096
+
+
+def _info(code: CodeType) -> _CodeInfo:
+    found = _known.get(id(code))
+    if found is not None:
+        return found[1]
+    if len(_known) >= _MANY:
+        _known.clear()
+        _alike.clear()
+        _sites.clear()
+    key = code.co_filename, code
+    info = _alike.get(key)
+    if info is None:
+        info = _alike[key] = _CodeInfo(code)
+    _known[id(code)] = code, info
+    return info
 
 
 def _is_users(file: str) -> bool:
@@ -141,9 +160,7 @@ def user_stack(frame: FrameType | None) -> tuple[WireStack, WireLoops, CodeType 
     caller: CodeType | None = None
     while frame is not None and len(stack) < DEEPEST:
         code = frame.f_code
-        info = _known.get(id(code))
-        if info is None:
-            info = _known[id(code)] = _CodeInfo(code)
+        info = _info(code)
         if info.ends:
             break
         if caller is None and info.calls:
@@ -175,10 +192,10 @@ class Site:
         shown = 0
         here: FrameType | None = frame
         while here is not None and shown < DEEPEST:
-            info = _known[id(here.f_code)]
+            info = _info(here.f_code)
             if info.ends:
                 break
-            path.append((info.code, here.f_lasti, info.loops, shown))
+            path.append((here.f_code, here.f_lasti, info.loops, shown))
             shown += info.shown
             here = here.f_back
         self.path = tuple(path)
@@ -200,7 +217,6 @@ class Site:
         return loops
 
 
-_MANY_SITES = 4096
 _sites: dict[tuple[int, int, int, int], Site] = {}
 
 
@@ -218,7 +234,7 @@ def call_site(frame: FrameType) -> tuple[Site, WireLoops]:
         loops = site.loops_of(frame)
         if loops is not None:
             return site, loops
-    elif len(_sites) >= _MANY_SITES:
+    elif len(_sites) >= _MANY:
         _sites.clear()
     site = _sites[key] = Site(frame)
     return site, site.loops_of(frame) or ()
