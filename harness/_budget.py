@@ -23,6 +23,7 @@ _RANKS_AT = 1 << 16
 _QUEUE_AT = 1 << 32
 
 _NAP = 0.01
+_NAME = "pytest-collectives-ranks"
 
 # Locks of the open file, where there are such: those of the process would go as soon as anything
 # in it opened and closed the file.
@@ -37,7 +38,10 @@ class Budget:
     """
 
     def __init__(self, file: str, ranks: int) -> None:
+        """Raises OSError if there is no such file, as on another machine."""
         self.ranks = ranks
+        if _NAME not in (os.readlink(file) if file.startswith("/proc/") else file):
+            raise FileNotFoundError(f"{file} is another process' file")
         self._file = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         self._held: set[int] = set()
         self._one_at_a_time = threading.Lock()
@@ -148,10 +152,10 @@ class BudgetFile:
     def __init__(self) -> None:
         self._temporary = ""
         if hasattr(os, "memfd_create"):
-            self._descriptor = os.memfd_create("pytest-collectives-ranks")
+            self._descriptor = os.memfd_create(_NAME)
             self.name = f"/proc/{os.getpid()}/fd/{self._descriptor}"
         else:
-            self._descriptor, self.name = tempfile.mkstemp(prefix="pytest-collectives-")
+            self._descriptor, self.name = tempfile.mkstemp(prefix=_NAME)
             self._temporary = self.name
 
     def close(self) -> None:

@@ -26,13 +26,14 @@ class WorldFactory:
         key = (dp, cp, sorted(options.items(), key=lambda item: item[0]))
         for known, made in list(self._worlds):
             if self._shared and known == key and made.alive:
-                if not made.dirt:
-                    made.renew()
+                if not made._dirt:
+                    made._renew()
                     return made
+                made._tell_dirt()
                 made.close()
         made = World(dp, cp, **options)
         if self._shared:
-            made.share()
+            made._share()
         self._worlds.append((key, made))
         made.start()
         return made

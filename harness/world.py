@@ -222,14 +222,6 @@ class World:
         if trouble:
             raise WorldError(f"{trouble}, though its function had returned")
 
-    def share(self) -> None:
-        """Expect several tests to run functions: each says what it leaves behind (`dirt`)."""
-        self._pool, self._watched, self._shared = None, True, True
-
-    def renew(self) -> None:
-        """Another test begins: the next function finds the ranks seeded as at their start."""
-        self._afresh = True
-
     # -- within -----------------------------------------------------------------------------
 
     def _stop(self) -> str:
@@ -243,8 +235,10 @@ class World:
     def _leave(self) -> str:
         """Hand the ranks on if nothing was left in them, else end them."""
         pool = self._pool
-        if pool is None or self._supervisor is None or not self._supervisor.sound or self.dirt:
-            self._say_dirt()
+        if pool is None or self._supervisor is None or not self._supervisor.sound:
+            return self._stop()
+        if self._dirt:
+            self._tell_dirt()
             return self._stop()
         supervisor = self._forsake()
         assert supervisor is not None
@@ -252,17 +246,25 @@ class World:
         self._release()
         return ""
 
+    def _share(self) -> None:
+        """Expect several tests to run functions: each says what it leaves behind."""
+        self._pool, self._watched, self._shared = None, True, True
+
+    def _renew(self) -> None:
+        """Another test begins: the next function finds the ranks seeded as at their start."""
+        self._afresh = True
+
     @property
-    def dirt(self) -> str:
+    def _dirt(self) -> str:
         """What functions have left in the ranks, where that is watched; empty where it is not."""
         return leftovers(self._left)
 
-    def _say_dirt(self) -> None:
-        say = _settings.current.on_dirty
-        if say is not None and self.dirt and self.alive:
+    def _tell_dirt(self) -> None:
+        tell = _settings.current.on_dirty
+        if tell is not None:
             axes = {name: getattr(self.layout, name) for name in ("dp", "cp", "tp", "pp", "ep")}
             given = ", ".join(f"{n}={v}" for n, v in axes.items() if v > 1 or n in ("dp", "cp"))
-            say(f"world({given}): {self.dirt}")
+            tell(f"world({given}): {self._dirt}")
 
     def _forsake(self) -> Supervisor | None:
         supervisor, self._supervisor = self._supervisor, None

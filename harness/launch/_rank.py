@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 READY, RESULT, LOG, BROKEN, RUN, LEFT = "ready", "result", "log", "broken", "run", "left"
 
+MESSAGES = ("pp", "cp")
+"""Groups over which code sends and receives: pipelines and context-parallel rings."""
+
 CURRENT_TEST = "PYTEST_CURRENT_TEST"
 """pytest's variable; it comes with each function, for a world may outlive a test."""
 
@@ -65,8 +68,7 @@ def rank_main(
         faulthandler.enable(file=sys.stderr, all_threads=True)
         faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (spec.open_files or most, most))
+        _limit_open_files(spec.open_files)
         channel = template.recorder.channel
         channel.open(sock)
         try:
@@ -85,6 +87,13 @@ def rank_main(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _limit_open_files(asked: int) -> None:
+    """As many as pytest may have open; the server, which this process comes from, raised its limit."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if asked > 0 and (most == resource.RLIM_INFINITY or asked < most):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (asked, most))
 
 
 def _own_streams(out: int, err: int) -> None:
@@ -146,9 +155,10 @@ class _Rank:
         self._runs = 0
         self._surroundings: Surroundings | None = None
         device = torch._C._distributed_c10d.ProcessGroupGloo.create_default_device
-        # Messages on groups that connect at their first use need the recorder (its detour).
-        recorded = spec.record and not template.unrecorded
-        self._can_be_lazy = recorded and "lazy_init" in (device.__doc__ or "")
+        self._can_be_lazy = "lazy_init" in (device.__doc__ or "")
+        self._lazily = True
+        # Messages on groups that connect at their first use need the recorder.
+        self._has_detour = self._can_be_lazy and spec.record and not template.unrecorded
         self._torch, self._dist, self._mpu = torch, dist, mpu
         size = spec.layout.world_size
         own_hash_seed = {n: v for n, v in os.environ.items() if n == "PYTHONHASHSEED"}
@@ -232,11 +242,14 @@ class _Rank:
             )
         # With the real Megatron too: rank.group() hands out groups of the harness's own.
         self._mpu.activate(self.spec.layout, int(self.rank), self._make_group)
-        if not self._can_be_lazy:
-            # Connected now, by all ranks in one order.
-            for name in self.spec.layout.group_names():
-                if len(self.spec.layout.group_of(name, int(self.rank))) > 1:
-                    self._mpu.live_group(name)
+        if self._has_detour:
+            return
+        # Connected now, by all ranks in one order.
+        self._lazily = False
+        for name in MESSAGES if self._can_be_lazy else self.spec.layout.group_names():
+            if len(self.spec.layout.group_of(name, int(self.rank))) > 1:
+                self._mpu.live_group(name)
+        self._lazily = True
 
     def _make_group(self, name: str, ranks: tuple[int, ...]) -> Any:
         """Make a gloo group of ``ranks``, alone and at once: a getter waits for no other rank.
@@ -250,7 +263,7 @@ class _Rank:
         _, default_store = torch_c10d._world.pg_map[dist.group.WORLD]
         make: Any = torch_c10d._new_process_group_helper
         before = os.environ.get("TORCH_GLOO_LAZY_INIT")
-        os.environ["TORCH_GLOO_LAZY_INIT"] = "1" if self._can_be_lazy else "0"
+        os.environ["TORCH_GLOO_LAZY_INIT"] = "1" if self._lazily else "0"
         try:
             made, _ = make(
                 len(ranks),
@@ -269,7 +282,7 @@ class _Rank:
         torch_c10d._world.pg_group_ranks[made] = {r: i for i, r in enumerate(ranks)}
         plain, _, generation = name.partition("#")
         self.recorder.groups.announce(made, plain)
-        if self._can_be_lazy:
+        if self._has_detour:
             self.recorder.detour.add(made.group_name, self._number_of(plain, generation))
         return made
 

@@ -168,6 +168,17 @@ def test_a_world_larger_than_the_budget_has_the_machine_for_itself(file: str, st
     budget.close()
 
 
+def test_a_file_that_is_another_is_refused(start: Start) -> None:
+    """A worker on another machine may find a file of that name there: it is not written to."""
+    other = os.memfd_create("other")
+    with pytest.raises(FileNotFoundError):
+        Budget(f"/proc/{os.getpid()}/fd/{other}", 4)
+    with pytest.raises(FileNotFoundError):
+        Budget(f"/proc/{os.getpid()}/fd/9999", 4)
+    assert os.fstat(other).st_size == 0
+    os.close(other)
+
+
 def test_patience_ends(file: str, start: Start) -> None:
     """A test that has to be done by a time goes ahead with what there is."""
     holder = start(HOLDER, file, 2, 2)

@@ -222,8 +222,21 @@ def test_a_flood_of_output_neither_blocks_a_rank_nor_delays_the_verdict() -> Non
     assert len(text) < 100_000
 
 
-@pytest.mark.parametrize("name", ["dp", "cp", "dp-cp", "tp", "pp"])
-def test_a_message_on_a_group_of_the_grid_waits_for_nobody_to_connect(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        ("dp", True),
+        ("cp", True),
+        ("dp-cp", True),
+        ("tp", True),
+        ("pp", True),
+        ("cp", False),
+        ("pp", False),
+    ],
+)
+def test_a_message_on_a_group_of_the_grid_waits_for_nobody_to_connect(
+    name: str, record: bool
+) -> None:
     """A send is issued and other things are done first, by both: no group connects in the call."""
 
     def program(rank: harness.Rank) -> list[float]:
@@ -245,7 +258,7 @@ def test_a_message_on_a_group_of_the_grid_waits_for_nobody_to_connect(name: str)
         return [found[0].item(), float(before)]
 
     axes: dict[str, Any] = {"dp-cp": {"dp": 2, "cp": 2}}.get(name, {name: 4})
-    with World(**axes) as world:
+    with World(**axes, record=record) as world:
         for found, expected in world.run(program):
             assert found == expected
 
