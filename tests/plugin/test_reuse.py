@@ -309,3 +309,25 @@ def test_it(world):
     result.stdout.fnmatch_lines(
         ["*test_it: world(dp=2, cp=1): environment: MY_FLAG set (on every rank)"]
     )
+
+
+def test_a_rank_that_dies_between_tests_costs_the_world_only(session: pytest.Pytester) -> None:
+    """A world that waits for its next test and loses a rank is not handed on."""
+    session.makepyfile(
+        test_it=BODY
+        + """
+import signal
+import time
+
+def test_first(world):
+    pids.extend(world(dp=2).run(pid))
+
+def test_in_between():
+    os.kill(pids[1], signal.SIGKILL)
+    time.sleep(0.5)
+
+def test_next(world):
+    assert set(world(dp=2).run(pid)).isdisjoint(pids)
+"""
+    )
+    session.runpytest_subprocess("--world-reuse=module").assert_outcomes(passed=3)
