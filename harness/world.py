@@ -159,25 +159,13 @@ class World:
         if self._supervisor is not None:
             return
         _environment.refuse_where_ranks_cannot_start()
-        settings = _settings.current
         self._reserve()
-        spec = self._spec(settings)
-        self._connected_for = spec.timeout
-        self._key = replace(spec, timeout=0.0), self._buffered_sends
-        if self._pool is not None:
-            self._supervisor = self._pool.take(self._key, spec.timeout)
-            self._afresh = self._supervisor is not None
-        if self._supervisor is None:
-            self._supervisor = self._launch(settings, spec)
-
-    def _launch(self, settings: _settings.Settings, spec: WorldSpec) -> Supervisor:
-        __tracebackhide__ = True
         try:
-            launched = server_for(settings.preload).launch(spec)
-        except LaunchError as error:
-            self._release()
-            raise RuntimeError(str(error)) from error
-        return Supervisor(launched, self.layout, self._buffered_sends)
+            spec = self._spec(_settings.current)
+            self._supervisor = self._taken(spec) or self._launched(spec)
+        finally:
+            if self._supervisor is None:
+                self._release()
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Run ``function(rank, *args, **kwargs)`` on every rank; the results in rank order.
@@ -191,6 +179,40 @@ class World:
         payload = _shipping.pack(function, args, kwargs, _settings.current.shipped())
         self.start()
         self._reserve()
+        try:
+            return self._run(payload)
+        finally:
+            if self._shared:
+                self._release()  # it stays up for tests to come, but waits without use
+
+    def close(self) -> None:
+        """End the ranks, or keep them up for the next world. Raises `WorldError` if one has died."""
+        __tracebackhide__ = True
+        trouble = self._leave()
+        if trouble:
+            raise WorldError(f"{trouble}, though its function had returned")
+
+    # -- within -----------------------------------------------------------------------------
+
+    def _taken(self, spec: WorldSpec) -> Supervisor | None:
+        """The ranks of a world that is no longer used, if there is one like this."""
+        self._connected_for = spec.timeout
+        self._key = replace(spec, timeout=0.0), self._buffered_sends
+        taken = None if self._pool is None else self._pool.take(self._key, spec.timeout)
+        self._afresh = taken is not None
+        return taken
+
+    def _launched(self, spec: WorldSpec) -> Supervisor:
+        """New ranks."""
+        __tracebackhide__ = True
+        try:
+            launched = server_for(_settings.current.preload).launch(spec)
+        except LaunchError as error:
+            raise RuntimeError(str(error)) from error
+        return Supervisor(launched, self.layout, self._buffered_sends)
+
+    def _run(self, payload: bytes) -> list[Any]:
+        __tracebackhide__ = True
         seconds, limit, note = self._deadline()
         assert self._supervisor is not None
         afresh, self._afresh = self._afresh, False
@@ -211,18 +233,7 @@ class World:
         except BaseException:
             self._stop()  # Ctrl-C: no rank stays behind
             raise
-        if self._shared:
-            self._release()  # it stays up for tests to come, but waits without use
         return self._conclude(outcome, note)
-
-    def close(self) -> None:
-        """End the ranks, or keep them up for the next world. Raises `WorldError` if one has died."""
-        __tracebackhide__ = True
-        trouble = self._leave()
-        if trouble:
-            raise WorldError(f"{trouble}, though its function had returned")
-
-    # -- within -----------------------------------------------------------------------------
 
     def _stop(self) -> str:
         """End the ranks; returns which of them had died since the last run."""

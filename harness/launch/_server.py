@@ -144,7 +144,7 @@ class Server:
                 "and a process with threads cannot be forked safely. Take the module that starts "
                 "them out of world_preload."
             )
-        _settle()
+        gc.freeze()  # never collected from now on, so the pages stay shared with the ranks
 
     def serve(self) -> None:
         """Run until the pytest process is gone."""
@@ -406,8 +406,9 @@ def _import_if_there(name: str) -> None:
 
 
 def _settle() -> None:
+    gc.unfreeze()
     gc.collect()
-    gc.freeze()  # never collected from now on, so the pages stay shared with the ranks
+    gc.freeze()
 
 
 def _anonymous_file(name: str) -> int:
@@ -451,5 +452,7 @@ def main(descriptor: int, modules: Sequence[str]) -> None:
     """The entry of the server process."""
     requests = socket.socket(fileno=descriptor)
     server = Server(requests)
+    gc.disable()  # imports make little garbage, and the first world waits for them
     server.preload(modules)
+    gc.enable()
     server.serve()
