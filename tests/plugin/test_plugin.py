@@ -157,6 +157,8 @@ def test_skip_while_others_wait(world):
         ("--world-seed=x", "--world-seed: 'x' is not a whole number from 0"),
         ("--world-stub-modules=a..b", "--world-stub-modules: 'a..b' is not the name of a module"),
         ("--world-mpu=nowhere", "--world-mpu: 'nowhere' is neither"),
+        ("--world-reuse=ever", "--world-reuse: 'ever' is none of test, class, module, session"),
+        ("--world-ranks=none", "--world-ranks: 'none' is neither \"auto\" nor a number of ranks"),
     ],
 )
 def test_a_bad_option_gives_one_clear_error(
