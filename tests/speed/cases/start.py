@@ -36,8 +36,8 @@ def measure(run: Run) -> Measured:
             ),
         ],
         (
-            "`bare_fork` makes the default group alone, `bare_fork_cp` also the cp groups, as ours "
-            "does at its start, `bare_fork_groups` dp and cp groups; "
+            "`bare_fork` makes the default group alone, `bare_fork_cp` also the cp groups, "
+            "`bare_fork_groups` dp and cp groups (ours has all, and connects them when used); "
             f"ours / bare_fork_cp = {ratio(figures, 'ours', 'bare_fork_cp'):.2f}, "
             f"ours / bare_fork_groups = {ratio(figures, 'ours', 'bare_fork_groups'):.2f}.",
             "`forkserver` is Python's own with torch preloaded, `spawn` torch.multiprocessing.spawn, "
