@@ -18,7 +18,12 @@ from harness.verdict._lifecycle import lifecycle_causes
 from harness.verdict._misaligned import stretch_matters
 from harness.verdict._p2p import message_causes
 from harness.verdict._races import between_threads, race_causes
-from harness.verdict._ranks import errors_out_of_calls, rank_causes, straggler_causes
+from harness.verdict._ranks import (
+    errors_out_of_calls,
+    left_by_error,
+    rank_causes,
+    straggler_causes,
+)
 from harness.verdict._text import plain, site
 from harness.verdict._values import SYMPTOMS, value_causes
 
@@ -109,7 +114,7 @@ class Judge:
         if not errors and (history.all_over or stuck or history.fatal):
             errors = errors_out_of_calls(history, stuck) or dead_end(history, stuck)
         if not errors and deadline:
-            errors = straggler_causes(history, stacks or {})
+            errors = left_by_error(history, stuck) or straggler_causes(history, stacks or {})
         errors = list(self._told(_merged(_symptoms_last(errors))))
         warnings = [c for c in warnings if not _explained(c, errors)]
         return [cause.finding for cause in (*errors, *sorted(warnings, key=_order))]

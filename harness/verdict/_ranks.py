@@ -53,6 +53,22 @@ def errors_out_of_calls(history: History, stuck: Mapping[int, list[Wait]]) -> li
     return [_raised(history, ranks, stuck)] if ranks else []
 
 
+def left_by_error(history: History, stuck: Mapping[int, list[Wait]]) -> list[Cause]:
+    """At the deadline: errors out of calls that the ranks still running are inside of.
+
+    All members have made the call, so it might yet return; but one of them has left it by an error.
+    """
+    left = {r for r in history.everyone if _how(history, r) in RAISED}
+    for rank in history.everyone:
+        if history.ranks[rank].over:
+            continue
+        entry = blocked_in(history, rank)
+        thing = None if entry is None else entry[1]
+        if not isinstance(thing, Slot) or not left.intersection(thing.calls):
+            return []
+    return errors_out_of_calls(history, stuck)
+
+
 def own_errors(history: History) -> list[int]:
     """Ranks whose exception did not come out of a collective.
 
