@@ -20,8 +20,6 @@ from harness.record import _values
 from harness.record._recorder import Recorder, Unsupported
 from harness.record._wire import Channel
 
-__all__ = ["Template"]
-
 
 class Template:
     """The recorder and the stub as a rank finds them after the fork.

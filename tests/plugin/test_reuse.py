@@ -34,7 +34,6 @@ def test_each_test_has_its_own_ranks_unless_asked_otherwise(session: pytest.Pyte
     """The default; and reuse by module, class and session, each no longer than it says."""
     session.makepyfile(
         conftest="seen = {}",
-        helpers=BODY,
         test_one=BODY
         + """
 from conftest import seen
@@ -106,6 +105,7 @@ LEFT = {
     "working directory: /, it was": "os.chdir('/')",
     "default dtype: torch.float64, it was torch.float32": "torch.set_default_dtype(torch.float64)",
     "gradients: False, it was True": "torch.set_grad_enabled(False)",
+    "deterministic algorithms: True, it was": "torch.use_deterministic_algorithms(True)",
     "threads of torch: 2, it was 1": "torch.set_num_threads(2)",
     "process group: the default one was destroyed": "torch.distributed.destroy_process_group()",
     "sys.path: ": "sys.path.append('/nowhere')",
@@ -162,18 +162,16 @@ def program(rank):
     kept = functional.all_reduce(torch.ones(2), "sum", torch.distributed.group.WORLD)
     return os.getpid()
 
-@pytest.mark.filterwarnings("ignore")
 def test_first(world):
-    try:
-        pids.append(world(dp=2).run(program))
-    except AssertionError:
-        pass
+    pids.append(world(dp=2, record=False).run(program))  # recorded, it would be a finding
 
 def test_second(world):
-    assert not pids or set(world(dp=2).run(pid)).isdisjoint(pids[0])
+    assert set(world(dp=2, record=False).run(pid)).isdisjoint(pids[0])
 """
     )
-    session.runpytest_subprocess("--world-reuse=module").assert_outcomes(passed=2)
+    result = session.runpytest_subprocess("--world-reuse=module")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*test_first: *work in flight: 1 (on every rank)"])
 
 
 def test_other_arguments_and_failed_worlds_are_other_ranks(session: pytest.Pytester) -> None:
@@ -197,9 +195,14 @@ def test_two_at_once(world):
     both = [world(dp=2).run(pid) for _ in range(2)]
     assert pids in both and both[0] != both[1]
 
+last = []
+
 def test_a_failing_assertion_costs_nothing(world):
-    made = world(dp=2)
-    assert made.run(pid) == []
+    last.append(world(dp=2).run(pid))
+    assert last == []
+
+def test_after_it(world):
+    assert world(dp=2).run(pid) == last[0]
 
 def test_fault(world):
     world(dp=2).run(skipping)
@@ -212,7 +215,7 @@ def test_new(world):
 """
     )
     result = session.runpytest_subprocess("--world-reuse=session")
-    result.assert_outcomes(passed=7, failed=3)
+    result.assert_outcomes(passed=8, failed=3)
     assert "not used again" not in result.stdout.str()  # a failed one has a report of its own
 
 
@@ -231,17 +234,29 @@ def whiten(values, mask, group=None):
     variance = (sums[1] / sums[2] - mean.square()) * sums[2] / (sums[2] - 1)
     return (values - mean) * torch.rsqrt(variance + 1e-8)
 
-@whitening.parametrize(whiten, worlds=[(1, 2)], laws=["same_value_on_every_rank", "mask_respected"])
-def test_whiten(check, world):
-    pids.append(tuple(world(dp=1, cp=2).run(pid)))
+from harness.launch._forkserver import ForkServer
+
+launched, real = [], ForkServer.launch
+
+def launch(self, spec):
+    launched.append(spec.layout.world_size)
+    return real(self, spec)
+
+ForkServer.launch = launch
+LAWS = ["same_value_on_every_rank", "mask_respected", "input_not_mutated"]
+
+@whitening.parametrize(whiten, worlds=[(1, 2)], laws=LAWS)
+def test_whiten(check):
     check()
 
-def test_few():
-    assert len(set(pids)) == 1
+def test_count():
+    print("worlds of two:", launched.count(2))
 """
     )
-    result = session.runpytest_subprocess("--world-reuse=module")
-    result.assert_outcomes(passed=3)
+    for scope, worlds in (("test", 3), ("module", 1)):
+        result = session.runpytest_subprocess("-s", f"--world-reuse={scope}")
+        result.assert_outcomes(passed=4)
+        assert f"worlds of two: {worlds}" in result.stdout.str()
 
 
 def test_a_wider_fixture_gives_new_ranks_after_dirt(session: pytest.Pytester) -> None:
