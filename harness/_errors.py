@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from harness.verdict import Finding
+
+if TYPE_CHECKING:
+    from harness.report import Run
 
 
 class WorldError(AssertionError):
@@ -14,7 +18,7 @@ class WorldError(AssertionError):
     ``exceptions`` holds, by rank, what the rank raised, where it could be sent over. ``stacks``
     holds, by rank, faulthandler's text for the ranks that still ran at the deadline. ``output``
     holds what each rank printed and logged. ``seconds_to_verdict`` is the time from the last thing
-    any rank did to the verdict.
+    any rank did to the verdict. ``run`` is all that reports know of the run.
     """
 
     __module__ = "harness"
@@ -28,6 +32,7 @@ class WorldError(AssertionError):
         stacks: dict[int, str] | None = None,
         output: Sequence[dict[str, str]] = (),
         seconds_to_verdict: float = 0.0,
+        run: Run | None = None,
     ) -> None:
         super().__init__(text)
         self.findings = tuple(findings)
@@ -35,3 +40,4 @@ class WorldError(AssertionError):
         self.stacks = stacks or {}
         self.output = tuple(output)
         self.seconds_to_verdict = seconds_to_verdict
+        self.run = run

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from harness._budget import Budget
     from harness._pool import Pool
     from harness._supervisor import Outcome
+    from harness.report import Run
 
 DEFAULT_TIMEOUT = 60.0
 
@@ -23,6 +24,8 @@ class Settings:
     in force leaves to the running test, and its whole length; None where there is none.
     ``shipped`` are the modules of test code: functions from them travel by value.
     ``on_output`` takes what the ranks of a run printed, to be shown where the user looks for it.
+    ``on_run`` takes every run once it is over, well or not, with its last ``records_kept`` records of
+    each rank.
     ``pool`` keeps worlds up for reuse; None where each has its own end. ``on_dirty`` takes what was
     left in a world that is therefore not used again. ``budget`` bounds the ranks that are up at a
     time over several processes.
@@ -38,6 +41,8 @@ class Settings:
     bound: Callable[[], tuple[float, float] | None] = lambda: None
     shipped: Callable[[], list[ModuleType]] = list
     on_output: Callable[[Outcome], None] | None = None
+    on_run: Callable[[Run], None] | None = None
+    records_kept: int = 512
     pool: Pool | None = None
     on_dirty: Callable[[str], None] | None = None
     budget: Budget | None = None

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 import traceback
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from harness.launch._output import Kept
 from harness.launch._rank import BROKEN, LEFT, LOG, READY, RESULT, RUN
 from harness.launch._server import EXIT, GONE, KILL, REFUSED, STACKS, STARTED
 from harness.layout import Layout
-from harness.record import Ended, GroupMade, Started
+from harness.record import Ended, GroupMade, Record, Started
 from harness.record._wire import Decoder, frame, unframe
 from harness.verdict import Finding, Judge
 
@@ -37,6 +38,9 @@ STARTS_WITHIN = 120.0
 MANY = 256
 GATHER = 0.01
 """After `MANY` records of a run, those of so many seconds are read together."""
+
+KEPT = 512
+"""How many records of each rank are kept for reports, if nobody asks for more."""
 
 ENDS_WITHIN = 10.0
 STACKS_WITHIN = 0.4
@@ -60,6 +64,12 @@ class Outcome:
     """Why the ranks did not start, where they did not."""
     left: tuple[tuple[str, ...], ...] = ()
     """For each rank what the function left behind, where that was watched."""
+    records: tuple[Record, ...] = ()
+    """The groups of each rank, then the last records of all, by time, where they were asked for."""
+    left_out: dict[int, int] = field(default_factory=dict)
+    """By rank, how many earlier records are not among them."""
+    began: float = 0.0
+    ended_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -78,6 +88,9 @@ class _Peer:
     result: bytes = b""
     ended: Ended | None = None
     left: tuple[str, ...] = ()
+    groups: list[GroupMade] = field(default_factory=list)
+    records: deque[Record] = field(default_factory=deque)
+    recorded: int = 0
 
 
 class Supervisor:
@@ -104,6 +117,8 @@ class Supervisor:
         self._proved: float | None = None
         self._last_act = 0.0
         self._records = 0
+        self._began = 0.0
+        self._keeps, self._always = KEPT, False
         self._final_stacks: float | None = None
         self._notes: list[str] = []
         self._trouble = ""
@@ -126,13 +141,17 @@ class Supervisor:
         test: str = "",
         afresh: bool = False,
         watched: bool = False,
+        kept: int = KEPT,
+        always: bool = False,
     ) -> Outcome:
         """Have every rank run ``payload`` for at most ``seconds``, once all are up.
 
         ``limit`` bounds both together, on the monotonic clock. ``test`` is the name of the running
         test. With ``afresh`` the ranks are seeded as at their start; with ``watched`` they say what
-        the function leaves behind.
+        the function leaves behind. The last ``kept`` records of each rank come with the outcome if
+        there is an error, or ``always``.
         """
+        self._keeps, self._always = kept, always
         now = time.monotonic()
         self._seconds, self._limit = seconds, limit
         start_by = min(now + STARTS_WITHIN, limit)
@@ -260,6 +279,7 @@ class Supervisor:
         self._probes.reset()
         for peer in self._peers:
             peer.result, peer.ended = b"", None
+            peer.records, peer.recorded = deque(maxlen=self._keeps), 0
 
     def _on_control(self) -> None:
         data = self._receive(self._launched.control)
@@ -319,6 +339,11 @@ class Supervisor:
                 return
             self._records += 1
             self._last_act = max(self._last_act, getattr(record, "time", 0.0))
+            if isinstance(record, GroupMade):
+                peer.groups.append(record)
+            else:
+                peer.records.append(record)
+                peer.recorded += 1
             if isinstance(record, Ended):
                 peer.ended = record
             self._judge.add(record)
@@ -416,7 +441,7 @@ class Supervisor:
             order = frame(RUN, *self._payload)
             self._payload = None
             self._deadline = min(now + self._seconds, self._limit)
-            self._last_act = now
+            self._last_act = self._began = now
             for rank, peer in enumerate(self._peers):
                 self._judge.add(Started(rank, now))
                 peer.to_send += order
@@ -443,7 +468,8 @@ class Supervisor:
         self._running = False
         self._payload = None
         findings = findings or []
-        if trouble or any(f.level == "error" for f in findings):
+        failed = any(f.level == "error" for f in findings)
+        if trouble or failed:
             self._kill()
             self._await_gone()
         else:
@@ -464,8 +490,23 @@ class Supervisor:
                 to_verdict=max(0.0, now - self._last_act) if self._last_act else 0.0,
                 trouble=trouble,
                 left=tuple(peer.left for peer in self._peers),
+                records=self._kept() if failed or self._always else (),
+                left_out={
+                    rank: peer.recorded - len(peer.records)
+                    for rank, peer in enumerate(self._peers)
+                    if peer.recorded > len(peer.records)
+                },
+                began=self._began,
+                ended_at=now,
             )
         )
+        for peer in self._peers:
+            peer.records.clear()
+
+    def _kept(self) -> tuple[Record, ...]:
+        groups = [made for peer in self._peers for made in peer.groups]
+        records = [record for peer in self._peers for record in peer.records]
+        return (*groups, *sorted(records, key=lambda record: getattr(record, "time", 0.0)))
 
     def _kill(self) -> None:
         if not self._killed:

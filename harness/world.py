@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import resource
@@ -20,7 +21,7 @@ from harness.launch._forkserver import LaunchError, server_for
 from harness.launch._rank import CURRENT_TEST
 from harness.launch._spec import WorldSpec
 from harness.layout import DEFAULT_ORDER, Layout
-from harness.report import render
+from harness.report import Run, render
 from harness.verdict import Finding
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class World:
         self._key: tuple[WorldSpec, bool] | None = None
         self._connected_for = 0.0
         self._ended = ""
+        self._function = ""
 
     def __repr__(self) -> str:
         state = self._ended or ("alive" if self._supervisor else "not started")
@@ -177,6 +179,7 @@ class World:
         """
         __tracebackhide__ = True
         payload = _shipping.pack(function, args, kwargs, _settings.current.shipped())
+        self._function = _name_of(function)
         self.start()
         self._reserve()
         try:
@@ -224,6 +227,8 @@ class World:
                 test=os.environ.get(CURRENT_TEST, ""),
                 afresh=afresh,
                 watched=self._watched,
+                kept=_settings.current.records_kept,
+                always=_settings.current.on_run is not None,
             )
         except queue.Empty:
             self._stop()
@@ -310,6 +315,9 @@ class World:
             said = server_for(settings.preload).last_words()
             raise RuntimeError(f"{outcome.trouble}. {said}{_printed(outcome)}".rstrip())
         errors = [finding for finding in outcome.findings if finding.level == "error"]
+        run = self._told(outcome)
+        if settings.on_run is not None:
+            settings.on_run(run)
         if errors:
             self._stop()
             self._ended = f"this world ended with: {errors[0].summary}"
@@ -325,10 +333,27 @@ class World:
                 stacks=outcome.stacks,
                 output=outcome.output,
                 seconds_to_verdict=outcome.to_verdict,
+                run=run,
             )
         _warn(outcome)
         _apply_outcomes(outcome)
         return [_result(rank, data) for rank, data in enumerate(outcome.results)]
+
+    def _told(self, outcome: Outcome) -> Run:
+        """The run as reports read it."""
+        axes = ("dp", "cp", "tp", "pp", "ep")
+        return Run(
+            findings=tuple(outcome.findings),
+            world_size=self.world_size,
+            layout={name: getattr(self.layout, name) for name in axes},
+            records=outcome.records,
+            left_out=outcome.left_out,
+            began=outcome.began,
+            ended=outcome.ended_at,
+            test=os.environ.get(CURRENT_TEST, "").rpartition(" ")[0],
+            function=self._function,
+            output=tuple(outcome.output),
+        )
 
     def _deadline(self) -> tuple[float, float, str]:
         """The seconds a run may take, when it must have ended, and why it may be cut short."""
@@ -394,6 +419,12 @@ def _checked_count(name: str, value: int) -> int:
     if value < 1:
         raise ValueError(f"{name}: at least 1, not {value!r}")
     return value
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", type(function).__name__)
 
 
 def _exceptions(outcome: Outcome) -> dict[int, BaseException]:

@@ -150,21 +150,24 @@ def side(
             if entry is not None:
                 now = f"now {doing(history, rank)}"
                 note = f"{note}; {now}" if note else now
-        return Side(rank, state, text_of(call), note, call.stack, guilty)
+        return Side(rank, state, text_of(call), note, call.stack, guilty, call.call)
     entry = blocked_in(history, rank)
     ended = history.ranks[rank].ended
     if ended is not None:
         said = "" if ended.how == "returned" else ended_text(history, rank)
         inside = history.ranks[rank].inside
         if ended.how == "died" and inside is not None:
-            within = text_of(call_of(inside[1], rank))
-            return Side(rank, state, within, note or said, ended.stack or inside[0], guilty)
+            made = call_of(inside[1], rank)
+            within, number = text_of(made), None if made is None else made.call
+            return Side(rank, state, within, note or said, ended.stack or inside[0], guilty, number)
         return Side(rank, state, "", note or said, ended.stack, guilty)
     if entry is None:
         return Side(rank, state, "", note, (), guilty)
     stack, thing = entry
     said = note or number_text(thing, history)
-    return Side(rank, state, text_of(call_of(thing, rank)), said, stack, guilty)
+    made = call_of(thing, rank)
+    number = None if made is None else made.call
+    return Side(rank, state, text_of(made), said, stack, guilty, number)
 
 
 def sides(

@@ -27,7 +27,8 @@ class Side:
 
     ``state`` is one of ``"waiting"``, ``"returned"``, ``"raised"``, ``"skipped"``, ``"died"``,
     ``"running"`` (still in user code), ``"past"`` (went through this call and on). ``call`` is
-    the call as text, ``all_reduce(SUM, float32[3])``; ``note`` says more in plain words.
+    the call as text, ``all_reduce(SUM, float32[3])``, and ``number`` its number among all that the
+    rank began (`Call.call`), where it is in the records; ``note`` says more in plain words.
     """
 
     rank: int
@@ -36,6 +37,7 @@ class Side:
     note: str = ""
     stack: Stack = ()
     guilty: bool = False
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
