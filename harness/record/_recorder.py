@@ -77,6 +77,8 @@ class Recorder:
         self.detour = Detour()
         self.inflight = InFlight(self._touched)
         self._real: list[tuple[Any, str, Any]] = []
+        self.on_begin: Callable[[int], None] | None = None
+        """Told the number of everything that begins, while the user's code is followed."""
 
     def become(
         self, rank: int, name_of: Callable[[tuple[int, ...]], str | None], longest: timedelta
@@ -143,6 +145,8 @@ class Recorder:
         with self._lock:
             number = self._calls
             self._calls += 1
+        if self.on_begin is not None:
+            self.on_begin(number)
         return number
 
     def next_run(self) -> None:
@@ -281,6 +285,8 @@ class Recorder:
             self._calls += 1
             index = self._indices.get(stream, 0)
             self._indices[stream] = index + 1
+            if self.on_begin is not None:
+                self.on_begin(number)  # before the record: that may be the rank's last
             # Sent under the lock: the supervisor must read calls in the order of their numbers.
             self.channel.send_with_stack(
                 site.stack,

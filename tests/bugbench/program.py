@@ -1,7 +1,8 @@
 """What a program of the bench is: its header, its `main`, and how it is read.
 
 A program is one file. Its module docstring says what it does; ``EXPECT`` says what a perfect tool
-finds (empty for a trap); ``WORLD`` is its shape; the guilty lines end in ``# BUG``.
+finds (empty for a trap); ``WORLD`` is its shape; the guilty lines end in ``# BUG``. Where ranks take
+different ways, the line that decides it is marked ``# GUARD``.
 ``main(rank, world)`` runs on every rank; ``world.fixed`` is the switch to the corrected twin.
 """
 
@@ -66,6 +67,7 @@ class Program:
     expect: tuple[Expect, ...]
     world: dict[str, Any]
     marks: tuple[tuple[str, int], ...]
+    guards: tuple[tuple[str, int], ...]
     also: tuple[str, ...]
     check: Callable[[list[Any]], None] | None
     """``CHECK(results)``: asserts on the results of the twin, so that it is known to be right."""
@@ -89,12 +91,7 @@ def read(module: ModuleType) -> Program:
     if not doc or not hasattr(module, "main"):
         raise ValueError(f"{name}: a program has a docstring and a main(rank, world)")
     files = [Path(module.__file__ or ""), *map(Path, getattr(module, "ALSO_MARKED", ()))]
-    marks = tuple(
-        (str(file), number)
-        for file in files
-        for number, line in enumerate(file.read_text().splitlines(), 1)
-        if line.rstrip().endswith("# BUG")
-    )
+    marks, guards = _marked(files, "# BUG"), _marked(files, "# GUARD")
     expect = getattr(module, "EXPECT", ())
     expect = expect if isinstance(expect, tuple) else (expect,)
     if expect and not marks:
@@ -107,8 +104,18 @@ def read(module: ModuleType) -> Program:
         expect=expect,
         world=dict(getattr(module, "WORLD", {"dp": 2})),
         marks=marks,
+        guards=guards,
         also=tuple(getattr(module, "ALSO", ())),
         check=getattr(module, "CHECK", None),
+    )
+
+
+def _marked(files: list[Path], mark: str) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (str(file), number)
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if mark in line
     )
 
 

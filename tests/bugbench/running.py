@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import Finding, World, WorldError, WorldWarning
+from harness.explain import Explanation
 from tests.bugbench.program import Expect, Ground, Main, Program
 
 TIMEOUT = 10.0
@@ -24,6 +25,7 @@ class Found:
     to_verdict: float
     used_deadline: bool
     results: list[Any] | None
+    explanation: Explanation | None = None
 
 
 def on_rank(rank: Any, main: Main, ground: Ground) -> Any:
@@ -32,9 +34,9 @@ def on_rank(rank: Any, main: Main, ground: Ground) -> Any:
     return main(rank, ground)
 
 
-def run(program: Program, *, fixed: bool, seed: int) -> Found:
+def run(program: Program, *, fixed: bool, seed: int, explain: str = "never") -> Found:
     """Run it recorded; findings are errors, then warnings."""
-    options = {"timeout": TIMEOUT, "seed": seed, **program.world}
+    options = {"timeout": TIMEOUT, "seed": seed, "explain": explain, **program.world}
     started = time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -46,7 +48,10 @@ def run(program: Program, *, fixed: bool, seed: int) -> Found:
         except WorldError as error:
             seconds = time.monotonic() - started
             late = any(f.kind == "straggler" for f in error.findings)
-            return Found(error.findings, str(error), seconds, error.seconds_to_verdict, late, None)
+            why = None if error.run is None else error.run.explanation
+            return Found(
+                error.findings, str(error), seconds, error.seconds_to_verdict, late, None, why
+            )
     seconds = time.monotonic() - started
     said = [w.message for w in caught if isinstance(w.message, WorldWarning)]
     findings = tuple(f for w in said for f in w.findings)

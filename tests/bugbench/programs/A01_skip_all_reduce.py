@@ -12,7 +12,7 @@ EXPECT = Expect("missing_participant", ranks=(0,))
 def main(rank: int, world: Ground) -> float:
     value = torch.ones(4)
     dist.all_reduce(value)
-    if rank != 0 or world.fixed:
+    if rank != 0 or world.fixed:  # GUARD
         dist.all_reduce(value)  # BUG
     return value[0].item()
 

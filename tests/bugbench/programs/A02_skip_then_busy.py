@@ -24,7 +24,7 @@ def summarize(loss: torch.Tensor, seconds: float) -> list[float]:
 def main(rank: int, world: Ground) -> float:
     loss = torch.tensor(float(rank + 1))
     dist.all_reduce(loss)
-    if rank == 0 and not world.fixed:
+    if rank == 0 and not world.fixed:  # GUARD
         return summarize(loss, seconds=1.3)[0]
     count = torch.tensor(8.0)
     dist.all_reduce(count)  # BUG

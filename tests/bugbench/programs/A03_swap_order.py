@@ -13,7 +13,7 @@ def main(rank: int, world: Ground) -> tuple[float, list[int]]:
     loss = torch.tensor([float(rank + 1)])
     length = torch.tensor([10 * rank + 3])
     lengths = [torch.empty_like(length) for _ in range(world.size)]
-    if rank % 2 == 0 or world.fixed:
+    if rank % 2 == 0 or world.fixed:  # GUARD
         dist.all_reduce(loss)  # BUG
         dist.all_gather(lengths, length)
     else:

@@ -12,7 +12,7 @@ EXPECT = Expect("call_mismatch", ranks=(0, 1))
 def main(rank: int, world: Ground) -> list[float]:
     weight = torch.arange(4.0) if rank == 0 else torch.zeros(4)
     restored = rank == 0
-    if restored and not world.fixed:
+    if restored and not world.fixed:  # GUARD
         dist.broadcast(weight, src=0)  # BUG
     else:
         dist.all_reduce(weight)  # BUG

@@ -14,7 +14,7 @@ def main(rank: int, world: Ground) -> str:
     dist.all_reduce(score)
     dist.barrier()
     text = f"score {score.item():.2f}"
-    if rank == 0:
+    if rank == 0:  # GUARD
         print(text)
         if not world.fixed:
             dist.barrier()  # BUG

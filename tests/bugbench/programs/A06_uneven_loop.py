@@ -17,7 +17,7 @@ def shard(rank: int, drop_last: bool) -> list[torch.Tensor]:
 
 def main(rank: int, world: Ground) -> list[float]:
     means = []
-    for batch in shard(rank, drop_last=world.fixed):
+    for batch in shard(rank, drop_last=world.fixed):  # GUARD
         mean = batch.mean()
         dist.all_reduce(mean)  # BUG
         means.append(mean.item() / world.size)

@@ -10,7 +10,7 @@ EXPECT = Expect("misaligned_calls", ranks=(1,))
 
 
 def backward(rank: int, step: int, broken: bool) -> torch.Tensor:
-    if broken and rank == 1 and step == 1:
+    if broken and rank == 1 and step == 1:  # GUARD
         raise FloatingPointError("loss scale too high")
     return torch.full((3,), float(step + 1))
 
@@ -31,7 +31,7 @@ def main(rank: int, world: Ground) -> list[float]:
     weight = torch.zeros(3)
     for step in range(3):
         try:
-            gradient = backward(rank, step, broken=not world.fixed)
+            gradient = backward(rank, step, broken=not world.fixed)  # GUARD
             weight -= reduce_gradient(gradient) / world.size
         except FloatingPointError:
             skipped += 1

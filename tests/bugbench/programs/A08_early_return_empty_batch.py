@@ -11,7 +11,7 @@ EXPECT = Expect("missing_participant", ranks=(1,), text="call 2")
 
 def masked_mean(values: torch.Tensor, mask: torch.Tensor, early: bool) -> float:
     kept = values[mask]
-    if early and kept.numel() == 0:
+    if early and kept.numel() == 0:  # GUARD
         return 0.0
     stats = torch.stack([kept.sum(), torch.tensor(float(kept.numel()))])
     dist.all_reduce(stats)  # BUG

@@ -15,7 +15,7 @@ def main(rank: int, world: Ground) -> dict[str, list[float]]:
     ready = ["decoder", "encoder"]
     if rank == 1 and not world.fixed:
         ready.reverse()
-    works = [dist.all_reduce(gradients[bucket], async_op=True) for bucket in ready]  # BUG
+    works = [dist.all_reduce(gradients[bucket], async_op=True) for bucket in ready]  # GUARD # BUG
     for work in works:
         assert work is not None
         work.wait()

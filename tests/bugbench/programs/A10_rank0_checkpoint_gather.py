@@ -37,7 +37,7 @@ def main(rank: int, world: Ground) -> int:
         gradient = torch.ones(12)
         dist.all_reduce(gradient)
         shard += gradient.view(world.size, 4)[rank]
-    if rank == 0 or world.fixed:
+    if rank == 0 or world.fixed:  # GUARD
         return save_checkpoint(shard, step=2)
     return 0
 

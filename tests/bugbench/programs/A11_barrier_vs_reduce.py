@@ -11,7 +11,7 @@ EXPECT = Expect("call_mismatch", ranks=(0, 1))
 
 def main(rank: int, world: Ground) -> int:
     files = torch.tensor(3 + rank)
-    if rank == 0 and not world.fixed:
+    if rank == 0 and not world.fixed:  # GUARD
         dist.barrier()  # BUG
     else:
         dist.all_reduce(files)  # BUG

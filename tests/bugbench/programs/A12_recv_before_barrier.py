@@ -11,7 +11,7 @@ EXPECT = Expect("deadlock", ranks=(0, 1))
 
 def main(rank: int, world: Ground) -> list[float]:
     vocabulary = torch.arange(3.0) if rank == 0 else torch.zeros(3)
-    if rank == 0:
+    if rank == 0:  # GUARD
         if world.fixed:
             dist.send(vocabulary, dst=1)
             dist.barrier()

@@ -32,7 +32,7 @@ class Model(nn.Module):
 
 def reduce_gradients(model: nn.Module, fill: bool) -> None:
     for parameter in model.parameters():
-        if parameter.grad is None:
+        if parameter.grad is None:  # GUARD
             if not fill:
                 continue
             parameter.grad = torch.zeros_like(parameter)

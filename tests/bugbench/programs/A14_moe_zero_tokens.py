@@ -12,7 +12,7 @@ EXPECT = Expect("missing_participant|call_mismatch", ranks=(2,))
 def dispatch(tokens: torch.Tensor, counts: torch.Tensor, skip_empty: bool) -> torch.Tensor:
     received = torch.empty_like(counts)
     dist.all_to_all_single(received, counts)
-    if skip_empty and tokens.numel() == 0:
+    if skip_empty and tokens.numel() == 0:  # GUARD
         return tokens
     output = torch.empty(int(received.sum()))
     dist.all_to_all_single(output, tokens, received.tolist(), counts.tolist())  # BUG

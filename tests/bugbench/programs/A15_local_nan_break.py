@@ -15,7 +15,7 @@ def train(rank: int, steps: int, spike: float) -> float:
     weight = torch.tensor(1.0)
     for step in range(steps):
         loss = weight * (spike if rank == 1 and step == 2 else 0.5)
-        if math.isnan(loss.item()):
+        if math.isnan(loss.item()):  # GUARD
             print(f"rank {rank}: loss is NaN at step {step}, stopping")
             break
         dist.all_reduce(loss)  # BUG

@@ -19,7 +19,7 @@ class Buckets:
         self.padded: dict[int, int] = {}
 
     def agree(self, length: int) -> int:
-        if self.enabled and length in self.padded:
+        if self.enabled and length in self.padded:  # GUARD
             return self.padded[length]
         longest = torch.tensor(length)
         dist.all_reduce(longest, op=dist.ReduceOp.MAX)  # BUG

@@ -28,7 +28,7 @@ def train(rank: int, steps: int) -> float:
 
 def main(rank: int, world: Ground) -> tuple[float, float]:
     resumed = rank == 0 and not world.fixed
-    accuracy = evaluate(rank) if resumed else -1.0
+    accuracy = evaluate(rank) if resumed else -1.0  # GUARD
     loss = train(rank, steps=3)
     if not resumed:
         accuracy = evaluate(rank)

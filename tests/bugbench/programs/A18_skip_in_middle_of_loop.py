@@ -13,7 +13,7 @@ def main(rank: int, world: Ground) -> list[float]:
     losses = []
     for step in range(1, 9):
         tokens = 0 if (rank == 1 and step == 3) else 16
-        if tokens == 0 and not world.fixed:
+        if tokens == 0 and not world.fixed:  # GUARD
             continue
         loss = torch.tensor(float(tokens * step))
         dist.all_reduce(loss)  # BUG

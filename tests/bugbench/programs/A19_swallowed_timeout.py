@@ -31,7 +31,7 @@ def main(rank: int, world: Ground) -> list[float]:
     throughput = Throughput()
     seen = []
     for step in range(2):
-        if rank == 0 or step == 0 or world.fixed:
+        if rank == 0 or step == 0 or world.fixed:  # GUARD
             seen.append(throughput.total(50.0))
         if rank == 1 and step == 1:
             time.sleep(1.1)  # the validation set is read on this rank

@@ -10,7 +10,7 @@ EXPECT = Expect("misaligned_calls", ranks=(0, 1))
 
 
 def reduce_gradients(grads: dict[str, torch.Tensor], world: Ground) -> None:
-    for name in sorted(grads) if world.fixed else grads:
+    for name in sorted(grads) if world.fixed else grads:  # GUARD
         grad = grads[name]
         dist.all_reduce(grad)  # BUG
         grad /= dist.get_world_size()

@@ -14,7 +14,7 @@ def main(rank: Rank, world: Ground) -> int:
     group = rank.group("dp")
     seed = torch.tensor([1000 + rank])
     src = dist.get_global_rank(group, 0) if world.fixed else 0
-    dist.broadcast(seed, src=src, group=group)  # BUG
+    dist.broadcast(seed, src=src, group=group)  # GUARD # BUG
     return int(seed)
 
 

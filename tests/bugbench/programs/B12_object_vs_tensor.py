@@ -13,7 +13,7 @@ EXPECT = Expect("call_mismatch", ranks=(0, 1))
 
 def gather_stats(loss: float, tokens: int, as_objects: bool) -> list[Any]:
     size = dist.get_world_size()
-    if as_objects:
+    if as_objects:  # GUARD
         objects: list[Any] = [None] * size
         dist.all_gather_object(objects, {"loss": loss, "tokens": tokens})  # BUG
         return objects

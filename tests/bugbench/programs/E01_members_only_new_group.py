@@ -13,7 +13,7 @@ EVALUATORS = [0, 1]
 
 def main(rank: Rank, world: Ground) -> float:
     score = torch.tensor([float(rank + 1)])
-    if rank in EVALUATORS or world.fixed:
+    if rank in EVALUATORS or world.fixed:  # GUARD
         evaluators = dist.new_group(EVALUATORS)  # BUG
     if rank in EVALUATORS:
         dist.all_reduce(score, group=evaluators)

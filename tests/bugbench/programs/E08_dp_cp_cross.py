@@ -22,7 +22,7 @@ def main(rank: Rank, world: Ground) -> tuple[float, float]:
     def reduce_loss() -> None:
         dist.all_reduce(loss, group=mpu.get_data_parallel_group())  # BUG
 
-    if rank == 0 and not world.fixed:  # the rank that logs wants its loss at once
+    if rank == 0 and not world.fixed:  # the rank that logs wants its loss at once  # GUARD
         reduce_loss()
         reduce_grads()
     else:

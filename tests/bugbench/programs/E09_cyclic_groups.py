@@ -18,7 +18,7 @@ def main(rank: Rank, world: Ground) -> float:
         edges.sort()
     cell = torch.tensor([float(rank + 1)])
     total = 0.0
-    for edge in edges:
+    for edge in edges:  # GUARD
         shared = cell.clone()
         dist.all_reduce(shared, group=groups[edge])  # BUG
         total += shared.item()

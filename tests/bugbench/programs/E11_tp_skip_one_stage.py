@@ -15,7 +15,7 @@ def row_parallel(x: torch.Tensor, weight: float, *, skip: bool) -> torch.Tensor:
     from megatron.core import mpu
 
     out = x * weight
-    if not skip:
+    if not skip:  # GUARD
         dist.all_reduce(out, group=mpu.get_tensor_model_parallel_group())  # BUG
     return out
 

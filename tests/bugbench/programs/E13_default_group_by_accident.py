@@ -18,7 +18,7 @@ def mean_over_replicas(loss: torch.Tensor, group: dist.ProcessGroup | None = Non
 def main(rank: Rank, world: Ground) -> float | None:
     from megatron.core import mpu
 
-    if not mpu.is_pipeline_last_stage():
+    if not mpu.is_pipeline_last_stage():  # GUARD
         return None
     loss = torch.tensor([float(rank.dp + 1)])
     if world.fixed:

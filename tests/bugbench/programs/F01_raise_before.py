@@ -11,7 +11,7 @@ EXPECT = Expect("rank_raised", ranks=(1,), text="ValueError: negative length: -3
 
 def total_length(lengths: list[int]) -> int:
     for length in lengths:
-        if length < 0:
+        if length < 0:  # GUARD
             raise ValueError(f"negative length: {length}")  # BUG
     total = torch.tensor(sum(lengths))
     dist.all_reduce(total)

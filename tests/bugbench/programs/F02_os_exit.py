@@ -12,7 +12,7 @@ EXPECT = Expect("rank_died", ranks=(1,), text="exit code 9")
 
 
 def load(rank: int, quota: int) -> torch.Tensor:
-    if rank >= quota:
+    if rank >= quota:  # GUARD
         print("out of licences")
         os._exit(9)  # BUG
     return torch.full((2,), float(rank))

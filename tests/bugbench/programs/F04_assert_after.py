@@ -13,7 +13,7 @@ def check_replica(weight: torch.Tensor) -> float:
     own = weight.sum()
     first = own.clone()
     dist.broadcast(first, src=0)
-    assert torch.equal(own, first), f"replica has drifted: {own:.2f}, not {first:.2f}"  # BUG
+    assert torch.equal(own, first), f"drifted: {own:.2f}, not {first:.2f}"  # GUARD # BUG
     return first.item()
 
 

@@ -11,7 +11,7 @@ EXPECT = Expect("straggler", ranks=(1,))
 
 def square_root(value: float, tolerance: float) -> float:
     guess = torch.tensor(value)
-    while (guess * guess - value).abs() > tolerance:  # BUG
+    while (guess * guess - value).abs() > tolerance:  # GUARD # BUG
         guess = (guess + value / guess) / 2  # BUG
     return guess.item()
 

@@ -11,7 +11,7 @@ EXPECT = Expect("missing_participant", ranks=(1,), text="skip")
 
 
 def require_memory(free: int, needed: int) -> None:
-    if free < needed:
+    if free < needed:  # GUARD
         pytest.skip(f"needs {needed} MiB, {free} are free")  # BUG
 
 

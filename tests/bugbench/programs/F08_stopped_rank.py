@@ -13,7 +13,7 @@ EXPECT = Expect("straggler", ranks=(1,))
 
 
 def yield_to_scheduler(preempted: bool) -> None:
-    if preempted:
+    if preempted:  # GUARD
         os.kill(os.getpid(), signal.SIGSTOP)  # BUG
 
 

@@ -27,7 +27,7 @@ def main(rank: int, world: Ground) -> float:
     dist.all_reduce(value)
     if rank == 1:
         dump(lines=10_000)
-    if rank == 0 or world.fixed:
+    if rank == 0 or world.fixed:  # GUARD
         dist.all_reduce(value)  # BUG
     return value[0].item()
 

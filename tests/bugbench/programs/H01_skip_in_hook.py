@@ -22,7 +22,7 @@ def main(rank: int, world: Ground) -> list[float]:
     if rank == 0 and not world.fixed:
         model[0].requires_grad_(False)
     for parameter in model.parameters():
-        if parameter.requires_grad:
+        if parameter.requires_grad:  # GUARD
             parameter.register_hook(average)  # type: ignore[no-untyped-call]
     model(torch.full((4, 3), float(rank + 1))).sum().backward()
     return [p.grad.sum().item() for p in model.parameters() if p.grad is not None]

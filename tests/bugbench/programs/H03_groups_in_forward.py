@@ -34,7 +34,7 @@ class Towers(nn.Module):
         )
 
     def forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {name: self.towers[name](inputs[name]) for name in self.order}
+        return {name: self.towers[name](inputs[name]) for name in self.order}  # GUARD
 
 
 def main(rank: int, world: Ground) -> list[float]:

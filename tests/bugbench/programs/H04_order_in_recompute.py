@@ -35,7 +35,7 @@ class Block(nn.Module):
         x = self.linear(x)
         if draw is None:
             draw = self.generator.random()
-        if draw < 0.5:
+        if draw < 0.5:  # GUARD
             power, peak = self.reduced_power(x.detach()), self.gathered_peak(x.detach())
         else:
             peak, power = self.gathered_peak(x.detach()), self.reduced_power(x.detach())

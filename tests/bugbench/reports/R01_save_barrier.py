@@ -25,7 +25,7 @@ class Checkpoint:
 
 def main(rank: Rank, world: Ground) -> list[str]:
     checkpoint = Checkpoint(writes=rank == 0)
-    if rank == 0 or world.fixed:
+    if rank == 0 or world.fixed:  # GUARD
         checkpoint.save("last.ckpt")
     checkpoint.finalize()
     return checkpoint.written

@@ -22,7 +22,7 @@ def main(rank: Rank, world: Ground) -> dict[str, list[float]]:
     if world.fixed:
         recorded = {name: recorded.get(name, -1.0) for name in ("fmt", "reward")}
     table = {}
-    for name in sorted(recorded):
+    for name in sorted(recorded):  # GUARD
         table[name] = gather(recorded[name])
     table["loss"] = gather(10.0 + rank)
     return table

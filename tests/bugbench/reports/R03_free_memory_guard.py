@@ -17,7 +17,7 @@ def main(rank: Rank, world: Ground) -> tuple[list[int], float]:
     if world.fixed:
         dist.all_reduce(free, op=dist.ReduceOp.MIN, group=group)
     statuses: list[torch.Tensor] = []
-    if free < NEEDED:
+    if free < NEEDED:  # GUARD
         statuses = [torch.zeros(1, dtype=torch.int64) for _ in range(2)]
         dist.all_gather(statuses, torch.tensor([int(rank)]), group=group)  # BUG
     activation = torch.full((4,), float(rank + 1))

@@ -15,7 +15,7 @@ def main(rank: Rank, world: Ground) -> list[float]:
     active = [0, 1] if rank == 0 else [1]
     if rank == 1:
         grads[0].zero_()
-    for expert in range(2) if world.fixed else active:
+    for expert in range(2) if world.fixed else active:  # GUARD
         dist.all_reduce(grads[expert])  # BUG
     return [grad[0].item() for grad in grads]
 

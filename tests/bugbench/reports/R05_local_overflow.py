@@ -33,7 +33,7 @@ def main(rank: Rank, world: Ground) -> float:
     overflow = (~torch.isfinite(grad)).any().int()
     if world.fixed:
         dist.all_reduce(overflow, op=dist.ReduceOp.MAX)
-    if not overflow:
+    if not overflow:  # GUARD
         clip(grad)
     return next_micro_batch(rank, torch.full((4,), float(rank + 1)))[0].item()
 

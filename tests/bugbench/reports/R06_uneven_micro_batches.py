@@ -15,7 +15,7 @@ def split(samples: list[float], *, pad: bool) -> list[float]:
     dist.all_reduce(count, op=dist.ReduceOp.MAX)
     if pad:
         samples = samples + [0.0] * (int(count) - len(samples))
-    assert int(count) <= len(samples), "more micro-batches than samples"  # BUG
+    assert int(count) <= len(samples), "more micro-batches than samples"  # GUARD # BUG
     return samples
 
 

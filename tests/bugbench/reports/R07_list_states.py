@@ -16,7 +16,7 @@ EXPECT = (
 
 def sync(states: list[torch.Tensor]) -> list[float]:
     synced = []
-    for state in states:
+    for state in states:  # GUARD
         parts = [torch.empty_like(state) for _ in range(2)]
         dist.all_gather(parts, state)  # BUG
         synced += [part.item() for part in parts]

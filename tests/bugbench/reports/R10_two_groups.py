@@ -15,7 +15,7 @@ def main(rank: Rank, world: Ground) -> tuple[list[float], float]:
     rows = torch.arange(2.0) + 10 * rank
     looked_up = torch.empty(2)
     dense = torch.full((4,), float(rank + 1))
-    if rank == 0 or world.fixed:
+    if rank == 0 or world.fixed:  # GUARD
         dist.all_to_all_single(looked_up, rows, group=sharded)  # BUG
         dist.all_reduce(dense, group=replicated)
     else:

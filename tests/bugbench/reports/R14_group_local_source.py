@@ -17,7 +17,7 @@ def main(rank: Rank, world: Ground) -> float:
     last = len(members) - 1
     source = members[last] if world.fixed else last
     state = torch.tensor([float(rank)])
-    dist.broadcast(state, src=source, group=mpu.get_context_parallel_group())  # BUG
+    dist.broadcast(state, src=source, group=mpu.get_context_parallel_group())  # GUARD # BUG
     return state.item()
 
 

@@ -24,7 +24,7 @@ def main(rank: Rank, world: Ground) -> list[float]:
     from megatron.core import mpu
 
     advantages = torch.tensor([1.0, 3.0, 100.0])
-    if mpu.is_pipeline_last_stage():
+    if mpu.is_pipeline_last_stage():  # GUARD
         mask = torch.tensor([1.0, 1.0, 0.0])
         group = mpu.get_data_parallel_group(with_context_parallel=True) if world.fixed else None
         advantages = masked_whiten(advantages, mask, group)

@@ -14,7 +14,7 @@ EMBEDDING_RANKS = ([0, 2], [1, 3])
 def main(rank: Rank, world: Ground) -> float:
     mine = None
     for members in EMBEDDING_RANKS:
-        if rank in members or world.fixed:
+        if rank in members or world.fixed:  # GUARD
             group = dist.new_group(members)  # BUG
             if rank in members:
                 mine = group

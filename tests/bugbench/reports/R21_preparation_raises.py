@@ -24,7 +24,7 @@ def prepare(rows: list[str], *, skip_bad: bool) -> dict[str, int]:
 
 def main(rank: Rank, world: Ground) -> int:
     table = {}
-    if rank == 0:
+    if rank == 0:  # GUARD
         table = prepare(ROWS, skip_bad=world.fixed)
     dist.barrier()
     return len(table)

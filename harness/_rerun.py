@@ -1,0 +1,177 @@
+"""The second run: once more the same functions on new ranks, the last of them followed step by step.
+
+It is bounded, leaves nothing behind, and says why where it found nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import queue
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness._supervisor import Outcome, Supervisor
+from harness.explain import Explanation
+from harness.explain._explain import differed, explain
+from harness.explain._paths import Contexts, Path
+from harness.explain._plan import plan
+from harness.explain._trace import TracePlan, read
+from harness.launch._forkserver import LaunchError, server_for
+from harness.launch._spec import WorldSpec
+from harness.report import Run
+from harness.verdict import Finding
+
+LONGEST_FIRST = 10.0
+"""Seconds of a first run after which ``auto`` makes no second."""
+
+LEAST = 2.0
+TIMES = 2.0
+"""A second run may take so many seconds at least, and so many times what the first took."""
+
+STARTS_WITHIN = 5.0
+STARTS_ANEW_WITHIN = 30.0
+
+DIVERGING = frozenset(
+    {
+        "missing_participant",
+        "call_mismatch",
+        "argument_mismatch",
+        "misaligned_calls",
+        "group_mismatch",
+        "group_creation",
+        "deadlock",
+        "unmatched_p2p",
+        "use_after_destroy",
+        "rank_raised",
+        "rank_died",
+        "straggler",
+    }
+)
+"""Kinds of findings that may come of ranks going different ways."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """What a second run needs: the specification, the functions so far, and how long it may take."""
+
+    spec: WorldSpec
+    preload: tuple[str, ...]
+    payloads: Sequence[bytes]
+    buffered_sends: bool
+    test: str
+    seconds: float
+    """What the first run took."""
+    left: float
+    """Seconds that the test may still take."""
+
+
+def may_diverge(finding: Finding, world_size: int) -> bool:
+    """Whether ranks may have gone different ways before this."""
+    if world_size < 2 or finding.kind not in DIVERGING:
+        return False
+    if finding.kind in ("rank_raised", "use_after_destroy"):
+        # Where all raise, the ways need not have parted.
+        return len(finding.ranks) < world_size
+    if finding.kind == "argument_mismatch":
+        stacks = [side.stack for side in finding.sides if side.stack]
+        places = {tuple((f.file, f.line) for f in stack) for stack in stacks}
+        return len(places) > 1 or any(f.in_loop for stack in stacks for f in stack)
+    return True
+
+
+def explained(run: Run, again: Again, mode: str) -> Explanation | None:
+    """Run the functions once more and say where the ranks parted; None where it is not asked for."""
+    finding = run.findings[0]
+    if mode == "never" or not may_diverge(finding, run.world_size):
+        return None
+    if mode == "auto" and again.seconds > LONGEST_FIRST:
+        return Explanation(
+            reason=f"none was made, for the first took {again.seconds:.0f} s "
+            "(--world-explain=always makes one)"
+        )
+    limit = max(LEAST, TIMES * again.seconds)
+    if again.left < limit / 2:
+        return Explanation(reason="none was made, for the test has no time left")
+    began = time.monotonic()
+    found = _second(run, again, min(limit, again.left))
+    return replace(found, seconds=time.monotonic() - began)
+
+
+def _second(run: Run, again: Again, limit: float) -> Explanation:
+    finding = run.findings[0]
+    with _shared() as (path, descriptor):
+        followed = plan(finding, run.records, path, run.world_size, len(again.payloads))
+        os.ftruncate(descriptor, run.world_size * followed.size)
+        try:
+            outcome = _run(again, followed, run, limit)
+        except (LaunchError, queue.Empty) as error:
+            return Explanation(reason=f"it could not be made: {str(error) or 'no answer'}")
+        if outcome is None:
+            return Explanation(reason=f"it took longer than {limit:.1f} s")
+        if outcome.trouble:
+            return Explanation(reason=f"it could not be made: {outcome.trouble.splitlines()[0]}")
+        contexts = Contexts()
+        with mmap.mmap(descriptor, run.world_size * followed.size) as memory:
+            paths = {
+                rank: Path(rank, read(memory, rank, followed.events), contexts)
+                for rank in range(run.world_size)
+            }
+    return _judged(finding, outcome, paths, limit)
+
+
+def _judged(
+    finding: Finding, outcome: Outcome, paths: dict[int, Path], limit: float
+) -> Explanation:
+    errors = [f for f in outcome.findings if f.level == "error"]
+    places = tuple(differed(finding, paths))
+    if not errors:
+        return Explanation(reason="the fault did not recur in it", differed=places)
+    again = errors[0]
+    if again.kind == finding.kind:
+        return explain(again, outcome.records, paths)
+    if again.kind == "straggler":
+        return Explanation(reason=f"it was cut off after {limit:.1f} s", differed=places)
+    return Explanation(reason=f"another fault came up in it: {again.summary}", differed=places)
+
+
+def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome | None:
+    """All functions, one after another; None if the time is up before the last."""
+    # gloo's own patience must not end before ours.
+    spec = replace(again.spec, trace=followed, timeout=max(again.spec.timeout, limit + 5))
+    supervisor = Supervisor(
+        server_for(again.preload).launch(spec), spec.layout, again.buffered_sends
+    )
+    try:
+        starts = STARTS_ANEW_WITHIN if spec.hash_seed else STARTS_WITHIN
+        until = time.monotonic() + limit
+        outcome = None
+        for number, payload in enumerate(again.payloads):
+            left = until - time.monotonic()
+            if left <= 0:
+                return None
+            latest = until + (0.0 if number else starts)
+            outcome = supervisor.run(payload, left, latest, test=again.test, kept=4096, always=True)
+            if outcome.trouble or any(f.level == "error" for f in outcome.findings):
+                break
+        return outcome
+    finally:
+        supervisor.close()
+
+
+@contextlib.contextmanager
+def _shared() -> Iterator[tuple[str, int]]:
+    """A file in memory that ranks can open by its path, gone at the end."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("trace")
+        try:
+            yield f"/proc/{os.getpid()}/fd/{descriptor}", descriptor
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            yield file.name, file.fileno()

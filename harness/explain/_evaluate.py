@@ -1,0 +1,370 @@
+"""Expressions evaluated once more in a running frame, as long as that changes nothing.
+
+Runs in a rank. Names, attributes, items, comparisons and arithmetic of plain values and tensors, and
+calls of functions that are known to have no effect. Everything else raises `Unsafe`: user code that
+an expression would run (a property, an operator of a class, a function) is never run twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import math
+import operator
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+LARGEST = 1 << 22
+"""Elements of a tensor that is computed with; for more, an expression costs too much time."""
+
+
+class Unsafe(Exception):
+    """Evaluating this might run the user's code, or cannot be done at all."""
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+}
+_UNARY: dict[type, Callable[[Any], Any]] = {
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+}
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+
+_SCALARS = (type(None), bool, int, float, complex, str, bytes)
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS = (tuple, list, set, frozenset, dict, range, torch.Size, *_VIEWS)
+
+_FUNCTIONS: frozenset[Any] = frozenset(
+    {
+        *(len, abs, min, max, sum, any, all, bool, int, float, sorted, isinstance, range, type),
+        *(tuple, list, set, frozenset, enumerate, zip, reversed, callable, divmod, round),
+        *(math.isnan, math.isinf, math.isfinite, math.ceil, math.floor),
+        *(torch.is_tensor, torch.isnan, torch.isinf, torch.isfinite, torch.any, torch.all),
+        *(torch.equal, torch.numel, torch.is_grad_enabled, torch.sum, torch.is_floating_point),
+        *(dist.is_initialized, dist.is_available, dist.get_rank, dist.get_world_size),
+    }
+)
+_TENSOR_METHODS = frozenset(
+    [
+        "numel",
+        "nelement",
+        "size",
+        "dim",
+        "ndimension",
+        "item",
+        "any",
+        "all",
+        "sum",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "max",
+        "min",
+        "mean",
+        "norm",
+        "is_contiguous",
+        "is_floating_point",
+        "count_nonzero",
+        "tolist",
+        "stride",
+        "abs",
+        "eq",
+        "ne",
+        "gt",
+        "ge",
+        "lt",
+        "le",
+        "bool",
+        "int",
+        "float",
+        "element_size",
+        "data_ptr",
+    ]
+)
+_TENSOR_ATTRIBUTES = frozenset(
+    [
+        "shape",
+        "dtype",
+        "ndim",
+        "device",
+        "requires_grad",
+        "is_leaf",
+        "grad",
+        "layout",
+        "data",
+        "nbytes",
+        "itemsize",
+        "T",
+    ]
+)
+_METHODS: dict[type, frozenset[str]] = {
+    dict: frozenset(["get", "keys", "values", "items"]),
+    str: frozenset(
+        ["startswith", "endswith", "lower", "upper", "strip", "split", "isdigit", "find", "count"]
+    ),
+    list: frozenset(["index", "count"]),
+    tuple: frozenset(["index", "count"]),
+    set: frozenset(["issubset", "issuperset", "isdisjoint", "union", "intersection", "difference"]),
+    frozenset: frozenset(
+        ["issubset", "issuperset", "isdisjoint", "union", "intersection", "difference"]
+    ),
+}
+_STUB = "harness.mpu."
+
+
+def evaluate(text: str, names: Mapping[str, Any], everywhere: Mapping[str, Any]) -> Any:
+    """The value of an expression, given a frame's own and global names. Raises `Unsafe`."""
+    try:
+        return _value(_parsed(text), names, everywhere)
+    except Unsafe:
+        raise
+    except Exception as error:
+        raise Unsafe(str(error)) from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _value(node: ast.expr, own: Mapping[str, Any], everywhere: Mapping[str, Any]) -> Any:
+    def of(part: ast.expr) -> Any:
+        return _value(part, own, everywhere)
+
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return _named(node.id, own, everywhere)
+    if isinstance(node, ast.Attribute):
+        return _attribute(of(node.value), node.attr)
+    if isinstance(node, ast.Call):
+        return _call(node, of)
+    if isinstance(node, ast.Subscript):
+        return _item(of(node.value), node.slice, of)
+    if isinstance(node, ast.BoolOp):
+        return _logical(node, of)
+    if isinstance(node, ast.UnaryOp):
+        return _UNARY[type(node.op)](_plain(of(node.operand)))
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        return _BINARY[type(node.op)](_number(of(node.left)), _number(of(node.right)))
+    if isinstance(node, ast.Compare):
+        return _compared(node, of)
+    if isinstance(node, ast.IfExp):
+        return of(node.body) if _plain(of(node.test)) else of(node.orelse)
+    if isinstance(node, ast.Tuple | ast.List):
+        return [of(part) for part in node.elts]
+    raise Unsafe(type(node).__name__)
+
+
+def _named(name: str, own: Mapping[str, Any], everywhere: Mapping[str, Any]) -> Any:
+    for names in (own, everywhere, vars(builtins)):
+        if name in names:
+            return names[name]
+    raise Unsafe(name)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor of torch's own class, on which torch's operations alone run."""
+    return type(value) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _computable(value: Any) -> bool:
+    return (
+        is_tensor(value)
+        and value.device.type == "cpu"
+        and value.layout is torch.strided
+        and value.numel() <= LARGEST
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A value whose truth, equality and order run no code of the user's."""
+    if isinstance(value, _SCALARS) and _own_class(value):
+        return value
+    if type(value) in _CONTAINERS or _computable(value):
+        return value
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        raise Unsafe(kind.__name__)  # a DTensor's truth may take a collective
+    if kind.__module__.split(".")[0] in ("torch", "numpy"):
+        return value
+    if kind.__eq__ is object.__eq__ and not (hasattr(kind, "__bool__") or hasattr(kind, "__len__")):
+        return value  # compared by identity, and always true
+    raise Unsafe(type(value).__name__)
+
+
+def _own_class(value: Any) -> bool:
+    """Whether it is of a built-in class, or the rank that a function is handed."""
+    kind = type(value)
+    return kind in _SCALARS or kind.__module__ == "harness.layout"
+
+
+def _number(value: Any) -> Any:
+    if (isinstance(value, _SCALARS) and _own_class(value)) or _computable(value):
+        return value
+    if type(value) in (set, frozenset, list, tuple):
+        return value
+    raise Unsafe(type(value).__name__)
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute, unless getting it runs code: a property, ``__getattr__``."""
+    if is_tensor(value):
+        if name in _TENSOR_ATTRIBUTES:
+            return getattr(value, name)
+        raise Unsafe(name)
+    kind = type(value)
+    if kind.__module__ == "harness.layout":
+        return getattr(value, name)
+    if isinstance(value, types.ModuleType):
+        found = vars(value).get(name)
+        if found is None:
+            raise Unsafe(name)
+        return found
+    if isinstance(value, torch.nn.Module):
+        return _of_module(value, name)
+    for known in kind.__mro__:
+        held = vars(known).get(name)
+        if held is None:
+            continue
+        if isinstance(held, types.MemberDescriptorType):  # a slot
+            return held.__get__(value)
+        if hasattr(type(held), "__get__") and not isinstance(held, types.FunctionType):
+            raise Unsafe(name)
+        break
+    instance = getattr(value, "__dict__", None) if not hasattr(kind, "__getattr__") else None
+    if isinstance(instance, dict) and name in instance:
+        return instance[name]
+    for known in kind.__mro__:
+        if name in vars(known) and not hasattr(type(vars(known)[name]), "__get__"):
+            return vars(known)[name]
+    raise Unsafe(name)
+
+
+def _of_module(module: torch.nn.Module, name: str) -> Any:
+    for part in ("_parameters", "_buffers", "_modules"):
+        if name in module.__dict__.get(part, ()):
+            return module.__dict__[part][name]
+    if name in module.__dict__:
+        return module.__dict__[name]
+    raise Unsafe(name)
+
+
+def _item(value: Any, index: ast.expr, of: Callable[[ast.expr], Any]) -> Any:
+    at: Any
+    if isinstance(index, ast.Slice):
+        parts = (index.lower, index.upper, index.step)
+        at = slice(*(None if part is None else of(part) for part in parts))
+    else:
+        at = of(index)
+    if type(value) in (list, tuple, dict, str, range, torch.Size) or _computable(value):
+        return value[at]
+    raise Unsafe(type(value).__name__)
+
+
+def _logical(node: ast.BoolOp, of: Callable[[ast.expr], Any]) -> Any:
+    value: Any = None
+    for part in node.values:
+        value = _plain(of(part))
+        if bool(value) is isinstance(node.op, ast.Or):
+            return value
+    return value
+
+
+def _compared(node: ast.Compare, of: Callable[[ast.expr], Any]) -> Any:
+    left = of(node.left)
+    result: Any = True
+    for op, part in zip(node.ops, node.comparators, strict=True):
+        right = of(part)
+        if not isinstance(op, (ast.Is, ast.IsNot)):
+            left, right = _plain(left), _plain(right)
+        result = _COMPARE[type(op)](left, right)
+        if len(node.ops) > 1 and not _plain(result):
+            return result
+        left = right
+    return result
+
+
+def _call(node: ast.Call, of: Callable[[ast.expr], Any]) -> Any:
+    if any(isinstance(a, ast.Starred) for a in node.args) or len(node.keywords) > 4:
+        raise Unsafe("a call with *arguments")
+    if any(k.arg is None for k in node.keywords):
+        raise Unsafe("a call with **arguments")
+
+    def arguments() -> tuple[list[Any], dict[str, Any]]:
+        given = [of(a) for a in node.args]
+        named = {str(k.arg): of(k.value) for k in node.keywords}
+        for value in (*given, *named.values()):
+            if not (_is_harmless(value) or isinstance(value, type)):
+                raise Unsafe(type(value).__name__)
+        return given, named
+
+    if isinstance(node.func, ast.Attribute):
+        receiver = of(node.func.value)
+        name = node.func.attr
+        if _computable(receiver) and name in _TENSOR_METHODS:
+            given, named = arguments()
+            with torch.no_grad():
+                return getattr(receiver, name)(*given, **named)
+        if name in _METHODS.get(type(receiver), ()):
+            given, named = arguments()
+            return getattr(receiver, name)(*given, **named)
+    function = of(node.func)
+    try:
+        known = function in _FUNCTIONS
+    except TypeError:
+        known = False
+    if not known and not _is_query(function):
+        raise Unsafe("a function that may do anything")
+    given, named = arguments()
+    with torch.no_grad():
+        return function(*given, **named)
+
+
+def _is_harmless(value: Any) -> bool:
+    if type(value) in (list, tuple, set, frozenset):
+        return all(_is_harmless(each) for each in list(value)[:1000])
+    if isinstance(value, _SCALARS):
+        return _own_class(value)
+    return (
+        type(value) in _CONTAINERS
+        or is_tensor(value)
+        or isinstance(value, (torch.dtype, torch.device, dist.ProcessGroup, torch.nn.Module))
+    )
+
+
+def _is_query(function: Any) -> bool:
+    """A function of the mpu stub that only tells something."""
+    return (
+        isinstance(function, types.FunctionType)
+        and function.__module__.startswith(_STUB)
+        and function.__name__.startswith(("get_", "is_"))
+        and not function.__name__.endswith("_group")
+    )

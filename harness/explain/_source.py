@@ -1,0 +1,218 @@
+"""The statements of the user's functions, read from the source: what a traced line is part of.
+
+Pure: source text in, statements out. Execution is followed by lines; what decides about the way is a
+statement, with the loops around it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+LoopId = tuple[int, int]
+"""Line and column of a loop in its file."""
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_Loop = ast.For | ast.AsyncFor | ast.While
+
+COMPREHENSIONS = {
+    "<listcomp>": ast.ListComp,
+    "<setcomp>": ast.SetComp,
+    "<dictcomp>": ast.DictComp,
+    "<genexpr>": ast.GeneratorExp,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A statement, or the head of a compound one: what one visit of its lines stands for.
+
+    ``loops`` are those around it in its function, outermost first; the head of a loop is inside it.
+    ``body`` and ``orelse`` are the first and last line of the parts of a compound statement.
+    """
+
+    node: ast.AST
+    kind: str
+    line: int
+    last: int
+    loops: tuple[LoopId, ...] = ()
+    body: tuple[int, int] = (0, -1)
+    orelse: tuple[int, int] = (0, -1)
+
+    @property
+    def loop(self) -> LoopId | None:
+        """The loop that this is the head of."""
+        return self.loops[-1] if self.kind in ("for", "while", "comprehension") else None
+
+
+@dataclass
+class Function:
+    """One function, lambda, comprehension or module: its statements by line."""
+
+    file: str
+    name: str
+    first: int
+    last: int
+    node: ast.AST | None
+    steps: dict[int, Step] = field(default_factory=dict)
+
+    def step_at(self, line: int) -> Step | None:
+        """The statement that the line is part of."""
+        return self.steps.get(line)
+
+
+def function_at(file: str, name: str, line: int) -> Function | None:
+    """The function of that qualified name around a line; None where there is no source to read."""
+    around = [f for f in _functions(file).get(name, ()) if f.first <= line <= f.last]
+    return min(around, key=lambda f: f.last - f.first, default=None)
+
+
+def functions_of(file: str) -> Iterator[Function]:
+    """All functions of a file."""
+    for same in _functions(file).values():
+        yield from same
+
+
+@functools.lru_cache(maxsize=256)
+def _functions(file: str) -> dict[str, list[Function]]:
+    source = "".join(linecache.getlines(file))
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return {}
+    found: dict[str, list[Function]] = {}
+    for made in _walk(tree, "", file):
+        found.setdefault(made.name, []).append(made)
+    return found
+
+
+def _walk(node: ast.AST, prefix: str, file: str) -> Iterator[Function]:
+    """Every function below ``node``, named as Python names its code."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _walk(child, f"{prefix}{child.name}.", file)
+        elif isinstance(child, _Function):
+            plain = "<lambda>" if isinstance(child, ast.Lambda) else child.name
+            name = f"{prefix}{plain}"
+            yield _function(child, file, name)
+            yield from _walk(child, f"{name}.<locals>.", file)
+        elif isinstance(child, Comprehension):
+            plain = next(n for n, kind in COMPREHENSIONS.items() if isinstance(child, kind))
+            name = f"{prefix}{plain}"
+            yield _comprehension(child, file, name)
+            # Since 3.12 most of them are part of the function around them.
+            yield from _walk(child, f"{name}.<locals>.", file)
+            if plain != "<genexpr>":
+                yield from _walk(child, prefix, file)
+        else:
+            yield from _walk(child, prefix, file)
+
+
+def _function(node: _Function, file: str, name: str) -> Function:
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    first = min([node.lineno, *(d.lineno for d in decorators)])
+    made = Function(file, name, first, node.end_lineno or node.lineno, node)
+    if isinstance(node, ast.Lambda):
+        _fill(made, Step(node, "expression", node.lineno, made.last))
+    else:
+        _add(made, node.body, ())
+    return made
+
+
+def _comprehension(node: Comprehension, file: str, name: str) -> Function:
+    last = node.end_lineno or node.lineno
+    made = Function(file, name, node.lineno, last, node)
+    loop = (node.lineno, node.col_offset)
+    _fill(made, Step(node, "comprehension", node.lineno, last, (loop,)))
+    return made
+
+
+def _fill(function: Function, step: Step) -> None:
+    for line in range(step.line, step.last + 1):
+        # Two on one line cannot be told apart: the outer one stands for both.
+        function.steps.setdefault(line, step)
+
+
+def _add(function: Function, body: Iterable[ast.stmt], loops: tuple[LoopId, ...]) -> None:
+    for node in body:
+        _add_one(function, node, loops)
+
+
+def _add_one(function: Function, node: ast.stmt, loops: tuple[LoopId, ...]) -> None:
+    inner = loops
+    if isinstance(node, _Loop):
+        inner = (*loops, (node.lineno, node.col_offset))
+    own = inner if isinstance(node, _Loop) else loops
+    body: list[ast.stmt] = getattr(node, "body", [])
+    orelse: list[ast.stmt] = getattr(node, "orelse", [])
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        # Made here; its own statements run elsewhere.
+        _fill(function, Step(node, "simple", node.lineno, _head_end(node), own))
+        return
+    step = Step(
+        node, _kind(node), node.lineno, _head_end(node), own, _extent(body), _extent(orelse)
+    )
+    _fill(function, step)
+    _add(function, body, inner)
+    for handler in getattr(node, "handlers", ()):
+        last = handler.lineno if handler.type is None else handler.type.end_lineno
+        _fill(function, Step(handler, "except", handler.lineno, last or handler.lineno, loops))
+        _add(function, handler.body, loops)
+    for case in getattr(node, "cases", ()):
+        last = (case.guard or case.pattern).end_lineno
+        _fill(
+            function,
+            Step(case, "case", case.pattern.lineno, last, loops, _extent(case.body)),
+        )
+        _add(function, case.body, loops)
+    _add(function, orelse, loops)
+    _add(function, getattr(node, "finalbody", []), loops)
+
+
+def _kind(node: ast.stmt) -> str:
+    names: dict[type[ast.stmt], str] = {
+        ast.If: "if",
+        ast.For: "for",
+        ast.AsyncFor: "for",
+        ast.While: "while",
+        ast.Match: "match",
+        ast.Assert: "assert",
+        ast.Try: "try",
+        ast.With: "with",
+        ast.AsyncWith: "with",
+        ast.Raise: "raise",
+    }
+    return names.get(type(node), "simple")
+
+
+def _head_end(node: ast.stmt) -> int:
+    """The last line of a statement, or of the head of a compound one."""
+    parts: list[ast.AST | None]
+    if isinstance(node, (ast.If, ast.While)):
+        parts = [node.test]
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        parts = [node.iter]
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        parts = [item.optional_vars or item.context_expr for item in node.items]
+    elif isinstance(node, ast.Match):
+        parts = [node.subject]
+    elif isinstance(node, (ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        parts = []
+    else:
+        parts = [node]
+    return max([node.lineno, *(getattr(p, "end_lineno", 0) or 0 for p in parts)])
+
+
+def _extent(body: list[ast.stmt]) -> tuple[int, int]:
+    if not body:
+        return 0, -1
+    return body[0].lineno, body[-1].end_lineno or body[-1].lineno
+
+
+def source_line(file: str, line: int) -> str:
+    """A line of a file as it is on disk, without indentation."""
+    return linecache.getline(file, line).strip()
