@@ -22,6 +22,8 @@ import torch.distributed as dist
 LARGEST = 1 << 22
 """Elements of a tensor that is computed with; for more, an expression costs too much time."""
 
+MOST_ELEMENTS = 1000
+
 
 class Unsafe(Exception):
     """Evaluating this might run the user's code, or cannot be done at all."""
@@ -205,19 +207,24 @@ def _computable(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value whose truth, equality and order run no code of the user's."""
+    """A value whose truth runs no code of the user's."""
     if isinstance(value, _SCALARS) and _own_class(value):
         return value
-    if type(value) in _CONTAINERS or _computable(value):
+    if type(value) in _CONTAINERS or _computable(value) or _identical(value):
         return value
-    kind = type(value)
-    if isinstance(value, torch.Tensor):
-        raise Unsafe(kind.__name__)  # a DTensor's truth may take a collective
-    if kind.__module__.split(".")[0] in ("torch", "numpy"):
-        return value
-    if kind.__eq__ is object.__eq__ and not (hasattr(kind, "__bool__") or hasattr(kind, "__len__")):
-        return value  # compared by identity, and always true
     raise Unsafe(type(value).__name__)
+
+
+def _identical(value: Any) -> bool:
+    """Whether it is always true, and equal to itself alone."""
+    kind: Any = type(value)
+    if isinstance(value, torch.Tensor):
+        return False  # a DTensor's truth may take a collective
+    if kind.__module__.split(".")[0] in ("torch", "numpy"):
+        return not hasattr(kind, "__len__")
+    return kind.__eq__ is object.__eq__ and not (
+        hasattr(kind, "__bool__") or hasattr(kind, "__len__")
+    )
 
 
 def _own_class(value: Any) -> bool:
@@ -304,7 +311,10 @@ def _compared(node: ast.Compare, of: Callable[[ast.expr], Any]) -> Any:
     for op, part in zip(node.ops, node.comparators, strict=True):
         right = of(part)
         if not isinstance(op, (ast.Is, ast.IsNot)):
-            left, right = _plain(left), _plain(right)
+            by_identity = isinstance(op, (ast.Eq, ast.NotEq))
+            for value in (left, right):
+                if not (_is_harmless(value) or (by_identity and _identical(value))):
+                    raise Unsafe(type(value).__name__)
         result = _COMPARE[type(op)](left, right)
         if len(node.ops) > 1 and not _plain(result):
             return result
@@ -349,15 +359,20 @@ def _call(node: ast.Call, of: Callable[[ast.expr], Any]) -> Any:
 
 
 def _is_harmless(value: Any) -> bool:
-    if type(value) in (list, tuple, set, frozenset):
-        return all(_is_harmless(each) for each in list(value)[:1000])
+    """Whether functions and comparisons that are handed it run no code of the user's."""
     if isinstance(value, _SCALARS):
         return _own_class(value)
-    return (
-        type(value) in _CONTAINERS
-        or is_tensor(value)
-        or isinstance(value, (torch.dtype, torch.device, dist.ProcessGroup, torch.nn.Module))
+    if type(value) is dict:
+        return _few(value) and all(map(_is_harmless, (*value.keys(), *value.values())))
+    if type(value) in _CONTAINERS:
+        return isinstance(value, range) or (_few(value) and all(map(_is_harmless, value)))
+    return is_tensor(value) or isinstance(
+        value, (torch.dtype, torch.device, dist.ProcessGroup, torch.nn.Module)
     )
+
+
+def _few(value: Any) -> bool:
+    return len(value) <= MOST_ELEMENTS
 
 
 def _is_query(function: Any) -> bool:

@@ -60,9 +60,7 @@ def _candidates(
     yield from order_parting(finding, records, paths)
 
 
-def _messages_only(
-    finding: Finding, records: Sequence[Record], numbers: Mapping[int, int]
-) -> bool:
+def _messages_only(finding: Finding, records: Sequence[Record], numbers: Mapping[int, int]) -> bool:
     """Whether the finding is about sends and receives alone."""
     ops = {r.op for r in records if isinstance(r, Call) and numbers.get(r.rank) == r.call}
     return finding.kind == "unmatched_p2p" or (bool(ops) and ops <= P2P_OPS)

@@ -99,11 +99,20 @@ def _decided(goer: Path, other: Path, fork: _Fork) -> Parting | None:
     if step.kind in COMPOUND:
         went, they_went = arm(mine, point), arm(theirs, point)
         if went and they_went and went != they_went and not _on_its_way(theirs, step, fork, mine):
+            if step.kind == "case":
+                return Parting(context, _match_of(mine, point), "match")
             return Parting(context, point, step.kind)
     return None
 
 
-COMPOUND = ("if", "while", "for", "match", "case")
+def _match_of(visit: Visit, point: Point) -> Point:
+    """The statement that a ``case`` belongs to."""
+    case = visit.steps[point].node
+    before = visit.order[: visit.points[point]]
+    return next(p for p in reversed(before) if case in getattr(visit.steps[p].node, "cases", ()))
+
+
+COMPOUND = ("if", "while", "for", "case")
 
 
 def _on_its_way(theirs: Visit, step: Step, fork: _Fork, mine: Visit) -> bool:
@@ -218,8 +227,6 @@ def arm(visit: Visit, point: Point) -> str:
     following = visit.after(point)
     if following is not None:
         line = visit.steps[following].line
-        if step.kind == "match":
-            return str(line)
         return "body" if step.body[0] <= line <= step.body[1] else "else"
     if visit.left == "returned":
         return "else"

@@ -57,9 +57,8 @@ def _outcome(parting: Parting, visit: Visit) -> str:
         return f"calls {', '.join(called)}" if called else "calls neither"
     if kind == "order":
         return ""
-    if kind in ("match", "case"):
-        following = visit.after(point)
-        return "" if following is None else f"goes on at line {visit.steps[following].line}"
+    if kind == "match":
+        return _matched(visit, point)
     return _inner_truth(visit, point)
 
 
@@ -69,6 +68,16 @@ def _truth(visit: Visit, point: Point) -> str:
         text = ast.unparse(step.node.test) if isinstance(step.node, ast.If | ast.While) else ""
         return visit.values.get(point, {}).get(text, "")
     return {"body": "True", "else": "False", "raised": "raised"}.get(arm(visit, point), "")
+
+
+def _matched(visit: Visit, point: Point) -> str:
+    """The case of a ``match`` that was taken."""
+    case = ""
+    following = visit.after(point)
+    while following is not None and visit.steps[following].kind == "case":
+        case = f"case at line {visit.steps[following].line}"
+        following = visit.after(following)
+    return case
 
 
 def _inner_truth(visit: Visit, point: Point) -> str:

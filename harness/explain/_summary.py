@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import itertools
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ def summary(value: Any) -> str | None:
     """The text; None for what says nothing: modules, functions, classes."""
     if isinstance(value, (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)):
         return None
-    if isinstance(value, types.MethodType):
+    if isinstance(value, (types.MethodType, types.MethodWrapperType)):
         return None
     return _cut(_text(value))
 
@@ -63,12 +64,16 @@ def _container(value: Any, depth: int) -> str:
     if depth:
         return f"{name} of {len(value)}"
     if isinstance(value, (dict, type({}.items()))):
-        keys = value if isinstance(value, dict) else (key for key, _ in value)
+        keys: Iterable[Any] = value if isinstance(value, dict) else map(_first, value)
         parts = [_key(key) for key in itertools.islice(keys, FEW)]
     else:
         parts = [_text(each, depth + 1) for each in itertools.islice(iter(value), FEW)]
     more = ", ..." if len(value) > FEW else ""
     return f"{name} of {len(value)}: {', '.join(parts)}{more}"
+
+
+def _first(item: tuple[Any, Any]) -> Any:
+    return item[0]
 
 
 def _key(key: Any) -> str:

@@ -1,0 +1,1 @@
+"""Tests of the explainer, on functions that are followed in this process."""
