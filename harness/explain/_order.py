@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.explain._parting import Parting
 from harness.explain._paths import Mark, Path, Point, Spot, Visit
-from harness.explain._source import COMPREHENSIONS
+from harness.explain._plan import decisions
+from harness.explain._source import COMPREHENSIONS, Comprehension
 from harness.record import Call, Frame, Record
 from harness.verdict import Finding
 
@@ -72,8 +74,6 @@ def _loop(name: str, spot: Spot, spots: list[Spot], way: Path) -> Spot | None:
         before = spots.index(spot) - 1
         return spots[before] if before >= 0 else None
     step = visit.steps[point]
-    if not step.loops:
-        return None
     for depth, loop in enumerate(step.loops):
         head = _head(visit, loop, point, depth)
         if head is None:
@@ -81,8 +81,11 @@ def _loop(name: str, spot: Spot, spots: list[Spot], way: Path) -> Spot | None:
         target = getattr(visit.steps[head].node, "target", None)
         if target is not None and name in _names(target):
             return context, head
-    # A comprehension that is part of the statement.
-    return context, point
+    # Since 3.12 a comprehension is part of the statement.
+    inlined = (d for d in decisions(step.node) if isinstance(d, Comprehension))
+    if any(name in _names(g.target) for d in inlined for g in d.generators):
+        return spot
+    return None
 
 
 def _head(visit: Visit, loop: tuple[int, int], point: Point, depth: int) -> Point | None:
@@ -91,8 +94,5 @@ def _head(visit: Visit, loop: tuple[int, int], point: Point, depth: int) -> Poin
     return head if head in visit.points else None
 
 
-def _names(target: object) -> set[str]:
-    import ast
-
-    assert isinstance(target, ast.AST)
+def _names(target: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}

@@ -17,11 +17,11 @@ from tests.bugbench.scoring import Run, as_json, steadiness, table
 PRELOAD = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor")
 
 
-def run_one(program: Program, *, fixed: bool, seed: int) -> Run:
+def run_one(program: Program, *, fixed: bool, seed: int, explain: str = "never") -> Run:
     """One run; what goes wrong outside of a verdict is kept as trouble."""
     trouble = ""
     try:
-        found = run(program, fixed=fixed, seed=seed)
+        found = run(program, fixed=fixed, seed=seed, explain=explain)
         if program.check is not None and found.results is not None and (fixed or program.is_trap):
             program.check(found.results)
     except Exception as error:

@@ -15,10 +15,14 @@ if ROOT not in sys.path:
 
 from harness import _settings  # noqa: E402
 from tests.bugbench.__main__ import PRELOAD, complaints, run_one  # noqa: E402
+from tests.bugbench.explaining import Told  # noqa: E402
 from tests.bugbench.program import Program, programs  # noqa: E402
 
 MISSED: dict[str, str] = {}
 """What is known to be missed, by id, with the reason; it stays in the score."""
+
+UNEXPLAINED: dict[str, str] = {}
+"""Programs whose guard the explainer is known not to find, by id, with the reason."""
 
 PROGRAMS = list(programs())
 
@@ -32,12 +36,15 @@ def _bench_settings() -> Iterator[None]:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.id)
 def test_program(program: Program, request: pytest.FixtureRequest) -> None:
-    """The right kind, the right ranks and a marked line; nothing on the correct form."""
+    """The right kind, the right ranks and a marked line; the guard; nothing on the correct form."""
     if program.id in MISSED:
         request.applymarker(pytest.mark.xfail(reason=MISSED[program.id], strict=True))
     forms = (True,) if program.is_trap else (False, True)
-    runs = [run_one(program, fixed=fixed, seed=0) for fixed in forms]
+    runs = [run_one(program, fixed=fixed, seed=0, explain="always") for fixed in forms]
     assert [] == complaints(runs)
+    if not program.is_trap and program.id not in UNEXPLAINED:
+        told = Told(program, 0, runs[0].found)
+        assert told.verdict in ("right", "none"), (told.line, told.reason)
 
 
 def test_the_bench_is_whole() -> None:

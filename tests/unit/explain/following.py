@@ -31,8 +31,9 @@ class Stop(BaseException):
 class Rank:
     """Who runs; what calls it makes."""
 
-    def __init__(self, follower: Follower, waits_in: str) -> None:
+    def __init__(self, follower: Follower, waits_in: str, stop: int) -> None:
         self._follower = follower
+        self._stop = stop
         self._waits_in = waits_in
         self.calls: list[str] = []
 
@@ -40,7 +41,7 @@ class Rank:
         """Begin a collective."""
         self._follower.called(len(self.calls))
         self.calls.append(name)
-        if name == self._waits_in:
+        if name == self._waits_in or len(self.calls) == self._stop + 1:
             # As if it were killed here: nothing of its way out is seen.
             self._follower.full = True
             raise Stop
@@ -68,7 +69,7 @@ def _tracing(follower: Follower) -> Any:
 
 
 def follow(
-    program: Program, rank: int, contexts: Contexts, waits_in: str = ""
+    program: Program, rank: int, contexts: Contexts, waits_in: str = "", stop: int = -1
 ) -> tuple[Path, list[str]]:
     """The way of one rank, and the names of its calls."""
     file = inspect.getsourcefile(program)
@@ -78,7 +79,7 @@ def follow(
         plan = TracePlan(shared.name, EVENTS, 1, functions)
         shared.truncate(plan.size)
         follower = Follower(plan, 0)
-        current.append(Rank(follower, waits_in))
+        current.append(Rank(follower, waits_in, stop))
         try:
             with contextlib.suppress(Stop, Exception), _tracing(follower):
                 program(rank)
@@ -88,11 +89,14 @@ def follow(
             return Path(rank, read(memory, 0, EVENTS), contexts), made.calls
 
 
-def part(program: Program, name: str = "it") -> tuple[Parting | None, Path, Path]:
-    """Where rank 1 left the way on which rank 0 came to its call of that name."""
+def part(program: Program, name: str = "it", stop: int = -1) -> tuple[Parting | None, Path, Path]:
+    """Where rank 1 left the way on which rank 0 came to its call of that name.
+
+    With ``stop`` rank 1 is held up in its call of that number.
+    """
     contexts = Contexts()
     goer, calls = follow(program, 0, contexts, waits_in=name)
-    other, _ = follow(program, 1, contexts)
+    other, _ = follow(program, 1, contexts, stop=stop)
     return parting(goer, _mark(goer, calls.index(name)), other), goer, other
 
 
