@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 _PROGRAM = "python -m harness"
-_COMMANDS = {"demo": "three faults of distributed code on real worlds, and what is said of them"}
+_COMMANDS = {
+    "demo": "three faults of distributed code on real worlds, and what is said of them",
+    "show": "print a saved report, convert it or open it in a browser",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,6 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     if options.command is None:
         parser.error(f"no command given; there is: {', '.join(_COMMANDS)}")
+    if options.command == "show":
+        from harness import _show
+
+        try:
+            return _show.show(options.file, options.html, options.trace, browse=options.open)
+        except _show.CannotShow as error:
+            print(f"{_PROGRAM} show: error: {error}", file=sys.stderr)
+            return 2
     return _demo(as_json=options.json)
 
 
@@ -54,6 +65,18 @@ def _parser() -> _Parser:
         allow_abbrev=False,
     )
     demo.add_argument("--json", action="store_true", help="print the figures as one JSON object")
+    show = commands.add_parser(
+        "show",
+        help=_COMMANDS["show"],
+        description="Prints a report that pytest --world-report=DIR has saved, or converts it: one "
+        "of its .json or .html files.",
+        epilog="Exit code: 0, or 2 for a file that is no saved report.",
+        allow_abbrev=False,
+    )
+    show.add_argument("file", metavar="FILE", help="the .json or .html file of a report")
+    show.add_argument("--html", metavar="OUT", help="write it as a page")
+    show.add_argument("--trace", metavar="OUT", help="write its last run as a Chrome trace")
+    show.add_argument("--open", action="store_true", help="open its page in a browser")
     return parser
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from harness.record import Stack
 from harness.verdict import Finding
 
 
-def as_data(finding: Finding) -> dict[str, Any]:
-    """A finding as dicts, lists, strings and numbers."""
+def _frames(stack: Stack) -> list[dict[str, Any]]:
+    return [
+        {"file": f.file, "line": f.line, "function": f.function, "loop": dict(f.loop)}
+        for f in stack
+    ]
+
+
+def as_data(finding: Finding, *, stack: Callable[[Stack], Any] = _frames) -> dict[str, Any]:
+    """A finding as dicts, lists, strings and numbers; ``stack`` says how stacks are given."""
     group = finding.group
     return {
         "kind": finding.kind,
@@ -26,10 +35,8 @@ def as_data(finding: Finding) -> dict[str, Any]:
                 "call": side.call,
                 "note": side.note,
                 "guilty": side.guilty,
-                "stack": [
-                    {"file": f.file, "line": f.line, "function": f.function, "loop": dict(f.loop)}
-                    for f in side.stack
-                ],
+                "number": side.number,
+                "stack": stack(side.stack),
             }
             for side in finding.sides
         ],

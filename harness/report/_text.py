@@ -1,128 +1,98 @@
-"""Findings as text: the verdict, what each rank was doing and where, what to do, what followed."""
+"""Findings as text: the verdict, where ranks parted, what each did, what to do, what followed."""
 
 from __future__ import annotations
 
-import linecache
-import os
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from harness.record import Frame, Stack
-from harness.verdict import Finding, Side
-from harness.verdict._text import ranks_text
+from harness.explain import Divergence
+from harness.report._advice import advice
+from harness.report._divergence import explained
+from harness.report._lines import (
+    Line,
+    Source,
+    Style,
+    line,
+    listed,
+    read_source,
+    unstyled,
+    written,
+)
+from harness.report._run import Run
+from harness.report._sequence import sequence
+from harness.report._stacks import stacks
+from harness.report._table import table
+from harness.verdict import Finding
 
-Source = Callable[[str, int], str]
-"""Gives the text of a line of a file, empty when it cannot be had."""
+WIDTH = 80
+WIDTH_IN_PYTEST = 72
+"""Columns of a report in pytest, which puts a margin of eight before the lines of an error."""
 
-DEEPEST = 12
-MOST_SITES = 8
-
-
-def read_source(file: str, line: int) -> str:
-    """The line of the file as it is on disk now."""
-    return linecache.getline(file, line).strip()
+MOST_FOLLOWED = 2
 
 
-def render(findings: Sequence[Finding], *, width: int = 100, source: Source = read_source) -> str:
-    """The report on a run. Its first line is the verdict of the first finding.
+def render(
+    run: Run,
+    *,
+    width: int = WIDTH,
+    verbosity: int = 0,
+    source: Source = read_source,
+    style: Style = unstyled,
+) -> str:
+    """The report on a run. Its first line is the verdict of the first finding, however long.
 
-    ``width`` is where prose is wrapped; ``source`` looks up lines that the records do not hold.
+    Everything else keeps within ``width`` as far as it can. ``verbosity`` is pytest's: below 0
+    the verdict alone, from 1 on all that there is. ``source`` looks up lines that the records do
+    not hold. ``style`` writes each part of a line by its role, as colour does.
     """
-    parts = []
-    for number, finding in enumerate(findings, start=1):
-        lines = list(_finding(finding, width, source))
+    return written(lines(run, width=width, verbosity=verbosity, source=source), style)
+
+
+def lines(
+    run: Run, *, width: int = WIDTH, verbosity: int = 0, source: Source = read_source
+) -> list[Line]:
+    """The report as lines of parts, each with its role."""
+    if verbosity < 0:
+        return [_verdict(run.findings[0], 1)] if run.findings else []
+    found: list[Line] = []
+    for number, finding in enumerate(run.findings, start=1):
         if number > 1:
-            lines[0] = f"[{number}] {lines[0]}"
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+            found.append(())
+        found += _finding(run, finding, number, width, verbosity, source)
+    return found
 
 
-def _finding(finding: Finding, width: int, source: Source) -> Iterator[str]:
-    label = "warning: " if finding.level == "warning" else ""
-    yield f"{label}{finding.summary}"
-    if finding.sides:
-        yield ""
-        yield from _states(finding.sides)
-    for sides in _sites(finding.sides):
-        yield ""
-        yield from _site(sides, source)
-    yield from _listed("what speaks for it:", finding.evidence, width)
-    yield from _listed("what to do:", finding.hints, width)
-    yield from _listed("what followed:", finding.secondary, width)
+def _finding(
+    run: Run, finding: Finding, number: int, width: int, verbosity: int, source: Source
+) -> Iterator[Line]:
+    yield _verdict(finding, number)
+    explanation = run.explanation if number == 1 else None
+    yield from explained(explanation, width, verbosity)
+    yield from table(finding.sides, width)
+    yield from sequence(run, finding, width, verbosity)
+    yield from stacks(finding.sides, width, verbosity, source)
+    yield from listed("what speaks for it:", finding.evidence, width)
+    place = explanation.divergence if explanation is not None else None
+    yield from listed("what to do:", _hints(finding, place), width, "hint")
+    yield from _followed(finding.secondary, width, verbosity)
 
 
-def _states(sides: Sequence[Side]) -> Iterator[str]:
-    """One line for each rank; ranks that are alike share one."""
-    rows: dict[tuple[str, str, str, str, bool], list[int]] = {}
-    for side in sides:
-        where = path(side.stack[0]) if side.stack else ""
-        row = (side.state, side.call, where, side.note, side.guilty)
-        rows.setdefault(row, []).append(side.rank)
-    names = {row: ranks_text(ranks) for row, ranks in rows.items()}
-    who = max(map(len, names.values()))
-    states = max(len(row[0]) for row in rows)
-    for row, name in names.items():
-        state, call, where, note, guilty = row
-        text = f"{call} at {where}" if call and where else call or where
-        text = f"{text} ({note})" if text and note else text or note
-        yield f"{'>' if guilty else ' '} {name:<{who}}  {state:<{states}}  {text}".rstrip()
+def _verdict(finding: Finding, number: int) -> Line:
+    start = f"[{number}] " if number > 1 else ""
+    if finding.level == "warning":
+        return line(("warning", f"{start}warning: {finding.summary}"))
+    return line(("verdict", f"{start}{finding.summary}"))
 
 
-def _sites(sides: Sequence[Side]) -> list[list[Side]]:
-    """Sides with a stack, those with the same one together; ranks at fault come first."""
-    by_stack: dict[tuple[tuple[str, int], ...], list[Side]] = {}
-    for side in sides:
-        if side.stack:
-            by_stack.setdefault(tuple((f.file, f.line) for f in side.stack), []).append(side)
-    found = sorted(by_stack.values(), key=lambda group: not any(s.guilty for s in group))
-    return found[:MOST_SITES]
+def _hints(finding: Finding, place: Divergence | None) -> Sequence[str]:
+    said = advice(finding, place)
+    return (*finding.hints, *said) if said not in (finding.hints, ()) else finding.hints
 
 
-def _site(sides: Sequence[Side], source: Source) -> Iterator[str]:
-    calls = {side.call for side in sides if side.call}
-    call = f", {calls.pop()}" if len(calls) == 1 else ""
-    yield f"{ranks_text(side.rank for side in sides)}{call}:"
-    yield from _stack(sides[0].stack, source)
-
-
-def _stack(stack: Stack, source: Source) -> Iterator[str]:
-    for depth, frame in enumerate(stack[:DEEPEST]):
-        start = "  at  " if depth == 0 else "  from"
-        loop = ", ".join(f"{name}={value}" for name, value in frame.loop)
-        yield f"{start} {path(frame)} in {frame.function}{f' ({loop})' if loop else ''}"
-        text = frame.source.strip() or source(frame.file, frame.line).strip()
-        if text:
-            yield f"           {text}"
-    if len(stack) > DEEPEST:
-        yield f"       and {len(stack) - DEEPEST} frames more"
-
-
-def path(frame: Frame) -> str:
-    """``file:line``, relative to the working directory where that is shorter."""
-    file = frame.file
-    if os.path.isabs(file):
-        try:
-            relative = os.path.relpath(file)
-        except ValueError:  # another drive
-            relative = file
-        if len(relative) < len(file):
-            file = relative
-    return f"{file}:{frame.line}"
-
-
-def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
-    if not items:
+def _followed(items: Sequence[str], width: int, verbosity: int) -> Iterator[Line]:
+    """Errors that are no cause: a few, or their number."""
+    if len(items) <= MOST_FOLLOWED or verbosity > 0:
+        yield from listed("what followed:", items, width)
         return
-    yield ""
-    yield title
-    for item in items:
-        first, *rest = item.splitlines() or [""]
-        yield from textwrap.wrap(
-            first,
-            width,
-            initial_indent="  - ",
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        yield from (f"    {line}".rstrip() for line in rest)
+    yield ()
+    yield line(("heading", "what followed:"))
+    yield line(("dim", f"  {len(items)} errors of other ranks (-v shows them)"))

@@ -1,0 +1,1 @@
+"""Pages in headless Chromium, and the pictures of them in the docs."""
