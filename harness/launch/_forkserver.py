@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
+from harness.launch._coverage import unmeasured
 from harness.launch._server import FDS_PER_RANK, RANKS_PER_MESSAGE
 from harness.launch._spec import WorldSpec
 
@@ -99,7 +100,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env={**unmeasured(os.environ), "OMP_NUM_THREADS": "1"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

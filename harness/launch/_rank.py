@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.launch import _outcomes, _processes
 from harness.launch._assertions import enrich_comparisons
+from harness.launch._coverage import MEASURED, Measurement
+from harness.launch._debugger import Debugger
 from harness.launch._pickling import dumps
 from harness.launch._spec import WorldSpec
 from harness.record._wire import unframe
@@ -152,6 +154,10 @@ class _Rank:
         self.channel = channel = template.recorder.channel
         self.rank = Rank(rank, spec.layout)
         self._store = SharedStore(store, spec.layout.world_size)
+        if spec.debug_rank is not None:
+            self._store.set_timeout(self._timeout)
+        self._measurement = Measurement()
+        self._measures = False
         self._runs = 0
         self._surroundings: Surroundings | None = None
         device = torch._C._distributed_c10d.ProcessGroupGloo.create_default_device
@@ -302,15 +308,19 @@ class _Rank:
     def serve(self, sock: socket.socket) -> None:
         """Run functions as they come, until the socket ends."""
         buffer = bytearray()
+        self._debugger = Debugger(int(self.rank), self.spec.debug_rank, self.channel, sock)
+        self._debugger.install()
         while True:
             data = sock.recv(1 << 20)  # ends with the supervisor: its death closes the socket
             if not data:
                 return
             buffer += data
-            for _, payload, test, afresh, watched in unframe(buffer):
-                self._run(payload, test, afresh, watched)
+            for _, *order in unframe(buffer):
+                self._run(*order)
 
-    def _run(self, payload: bytes, test: str, afresh: bool, watched: bool) -> None:
+    def _run(
+        self, payload: bytes, test: str, afresh: bool, watched: bool, measure: bytes = b""
+    ) -> None:
         if test:
             os.environ[CURRENT_TEST] = test
         if afresh:
@@ -328,9 +338,16 @@ class _Rank:
         if watched and self._surroundings is None:
             self._surroundings = self._template.surroundings(self.recorder)
         self._values.forget_kept()
+        # What traces for itself (a debugger, the explainer) and coverage.py exclude each other.
+        traced = self.spec.trace is not None or self.spec.debug_rank == int(self.rank)
+        self._measures = bool(measure) and not traced
+        if self._measures:
+            self._measurement.start(measure)
         try:
             function, args, kwargs = pickle.loads(payload)
-            result = _call(function, self.rank, args, kwargs)
+            with self._followed():
+                result = _call(function, self.rank, args, kwargs)
+                self._debugger.function_ended()
             self._values.compare_kept()
             try:
                 data = dumps(result)
@@ -338,12 +355,23 @@ class _Rank:
                 what = f"its result, a {type(result).__name__}, cannot be sent back: {error}"
                 raise TypeError(f"{what}. Return plain values or tensors.") from error
         except BaseException as error:
+            self._debugger.post_mortem(error)
+            self._debugger.function_ended()
             self._flush()
             self._ended_badly(error)
             return
         self._flush()
         self.channel.send_later(RESULT, data)
         self._ended("returned")
+
+    def _followed(self) -> contextlib.AbstractContextManager[None]:
+        """Follow the function step by step, if this is the run to be explained."""
+        plan = self.spec.trace
+        if plan is None or plan.run != self._runs:
+            return contextlib.nullcontext()
+        from harness.explain._tracer import following
+
+        return following(plan, int(self.rank), self.recorder)
 
     def _flush(self) -> None:
         sys.stdout.flush()
@@ -376,6 +404,8 @@ class _Rank:
         stack: WireStack = (),
         inside: int | None = None,
     ) -> None:
+        if self._measures:
+            self.channel.send_later(MEASURED, *self._measurement.stop())
         if self._surroundings is not None:
             self.channel.send_later(LEFT, self._surroundings.left())
         threads = self.recorder.threads.live()

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.launch import _processes
+from harness.launch._coverage import unmeasured
 from harness.launch._spec import WorldSpec
 from harness.record._wire import frame, unframe
 
@@ -432,7 +433,7 @@ def _exec_rank(rank: int, spec: WorldSpec, store: int, descriptors: list[int], s
         "import harness.launch._server as server; server.exec_main()"
     )
     numbers = [str(n) for n in (rank, *descriptors)]
-    environment = {**spec.env, "PYTHONHASHSEED": str(rank + 1)}
+    environment = {**unmeasured(spec.env), "PYTHONHASHSEED": str(rank + 1)}
     os.execve(sys.executable, [sys.executable, "-c", code, *numbers], environment)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from harness.explain._trace import TracePlan
 from harness.layout import Layout
 
 
@@ -13,7 +14,8 @@ class WorldSpec:
 
     ``timeout`` (seconds) bounds every process group. ``env`` is the whole environment of a rank,
     but for what names the rank itself. ``log_level`` is that of the root logger; ``open_files`` how
-    many files a rank may have open.
+    many files a rank may have open. With a ``trace`` one of the runs is followed step by step.
+    ``debug_rank`` is the rank that a debugger may open on.
     """
 
     layout: Layout
@@ -30,4 +32,6 @@ class WorldSpec:
     log_level: int | None = None
     open_files: int = 0
     verbosity: int = 0
+    debug_rank: int | None = None
+    trace: TracePlan | None = None
     argv: tuple[str, ...] = field(default=("rank",))
