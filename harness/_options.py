@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from harness._settings import DEFAULT_TIMEOUT
+from harness._settings import DEFAULT_TIMEOUT, EXPLAIN
 
 
 def _seconds(text: str) -> float:
@@ -37,6 +37,14 @@ def _whole(text: str) -> int:
     if not 0 <= value < 2**63:
         raise ValueError(f"{text!r} is not a whole number from 0; give for example 1234")
     return value
+
+
+def _rank(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not a rank, a whole number from 0; give for example 1")
+    return int(text)
 
 
 def _modules(items: list[str]) -> tuple[str, ...]:
@@ -83,6 +91,12 @@ def _ranks(text: str) -> int:
             f'{text!r} is neither "auto" nor a number of ranks from 1; give for example 16'
         )
     return value
+
+
+def _explain(text: str) -> str:
+    if text not in EXPLAIN:
+        raise ValueError(f"{text!r} is none of {', '.join(EXPLAIN)}")
+    return text
 
 
 REUSE_SCOPES = ("test", "class", "module", "session")
@@ -153,6 +167,31 @@ OPTIONS = (
         "how many ranks all pytest-xdist workers together may have up (auto: four for each core, "
         "eight at the least); a world waits for its turn",
         "N",
+    ),
+    _Option(
+        "world_explain",
+        _explain,
+        "auto",
+        "whether a fault is looked at in a second run, with the code on its way traced, to name the "
+        "line at which ranks took different ways: auto (if the first took less than 10 s), always "
+        "or never",
+        "WHEN",
+    ),
+    _Option(
+        "world_pdb",
+        _rank,
+        "",
+        "the rank that breakpoint() and an uncaught exception open a debugger on, in this terminal; "
+        "the other ranks and the deadline wait",
+        "RANK",
+    ),
+    _Option(
+        "world_report",
+        str,
+        "",
+        "folder for a page of each failing test that ran a world, with an index; and the same as "
+        "JSON and as a trace",
+        "DIR",
     ),
 )
 

@@ -12,6 +12,7 @@ import queue
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,12 +30,16 @@ from harness.verdict import Finding
 LONGEST_FIRST = 10.0
 """Seconds of a first run after which ``auto`` makes no second."""
 
-LEAST = 2.0
-TIMES = 2.0
-"""A second run may take so many seconds at least, and so many times what the first took."""
+LEAST = 1.7
+TIMES = 1.7
+"""A second run may take so many seconds at least, and so many times what the first took; with what
+comes after it that is twice."""
 
-STARTS_WITHIN = 5.0
 STARTS_ANEW_WITHIN = 30.0
+"""Seconds more for ranks that have to import torch each for itself."""
+
+KEPT = 4096
+"""Records of each rank."""
 
 DIVERGING = frozenset(
     {
@@ -91,15 +96,25 @@ def explained(run: Run, again: Again, mode: str) -> Explanation | None:
         return None
     if mode == "auto" and again.seconds > LONGEST_FIRST:
         return Explanation(
-            reason=f"none was made, for the first took {again.seconds:.0f} s "
-            "(--world-explain=always makes one)"
+            reason=f"the first run took {again.seconds:.0f} s, and a second is made up to "
+            f"{LONGEST_FIRST:.0f} s (--world-explain=always makes one)"
         )
     limit = max(LEAST, TIMES * again.seconds)
     if again.left < limit / 2:
-        return Explanation(reason="none was made, for the test has no time left")
+        return Explanation(reason="the test has no time left for a second run")
     began = time.monotonic()
     found = _second(run, again, min(limit, again.left))
     return replace(found, seconds=time.monotonic() - began)
+
+
+def failed(error: Exception) -> Explanation:
+    """What is said where the explainer itself is at fault."""
+    trace = traceback.extract_tb(error.__traceback__)
+    where = f" at {os.path.basename(trace[-1].filename)}:{trace[-1].lineno}" if trace else ""
+    return Explanation(
+        reason=f"the second run ended with an internal error of pytest-collectives, please report it: "
+        f"{type(error).__name__}: {error}{where}"
+    )
 
 
 def _second(run: Run, again: Again, limit: float) -> Explanation:
@@ -110,11 +125,15 @@ def _second(run: Run, again: Again, limit: float) -> Explanation:
         try:
             outcome = _run(again, followed, run, limit)
         except (LaunchError, queue.Empty) as error:
-            return Explanation(reason=f"it could not be made: {str(error) or 'no answer'}")
+            return Explanation(
+                reason=f"the second run could not be made: {str(error) or 'no answer'}"
+            )
         if outcome is None:
-            return Explanation(reason=f"it took longer than {limit:.1f} s")
+            return Explanation(reason=f"the second run took longer than {limit:.1f} s")
         if outcome.trouble:
-            return Explanation(reason=f"it could not be made: {outcome.trouble.splitlines()[0]}")
+            return Explanation(
+                reason=f"the second run could not be made: {outcome.trouble.splitlines()[0]}"
+            )
         contexts = Contexts()
         with mmap.mmap(descriptor, run.world_size * followed.size) as memory:
             paths = {
@@ -130,13 +149,15 @@ def _judged(
     errors = [f for f in outcome.findings if f.level == "error"]
     places = tuple(differed(finding, paths))
     if not errors:
-        return Explanation(reason="the fault did not recur in it", differed=places)
+        return Explanation(reason="the fault did not recur in a second run", differed=places)
     again = errors[0]
     if again.kind == finding.kind:
         return explain(again, outcome.records, paths)
     if again.kind == "straggler":
-        return Explanation(reason=f"it was cut off after {limit:.1f} s", differed=places)
-    return Explanation(reason=f"another fault came up in it: {again.summary}", differed=places)
+        return Explanation(
+            reason=f"the second run was cut off after {limit:.1f} s", differed=places
+        )
+    return Explanation(reason=f"a second run ended otherwise: {again.summary}", differed=places)
 
 
 def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome | None:
@@ -147,15 +168,15 @@ def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome |
         server_for(again.preload).launch(spec), spec.layout, again.buffered_sends
     )
     try:
-        starts = STARTS_ANEW_WITHIN if spec.hash_seed else STARTS_WITHIN
-        until = time.monotonic() + limit
+        until = time.monotonic() + limit + (STARTS_ANEW_WITHIN if spec.hash_seed else 0.0)
         outcome = None
-        for number, payload in enumerate(again.payloads):
+        for payload in again.payloads:
             left = until - time.monotonic()
             if left <= 0:
                 return None
-            latest = until + (0.0 if number else starts)
-            outcome = supervisor.run(payload, left, latest, test=again.test, kept=4096, always=True)
+            outcome = supervisor.run(
+                payload, min(left, limit), until, test=again.test, kept=KEPT, always=True
+            )
             if outcome.trouble or any(f.level == "error" for f in outcome.findings):
                 break
         return outcome

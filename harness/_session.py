@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import _options, _settings
+from harness import _ci, _coverage, _display, _options, _pages, _settings
 
 if TYPE_CHECKING:
     from harness._budget import Budget, BudgetFile
+    from harness._debugging import Console
     from harness._pool import Pool
     from harness._supervisor import Outcome
     from harness._worlds import WorldFactory
+    from harness.verdict import Finding
 
 FIXTURES = frozenset({"world", "class_world", "module_world", "package_world", "session_world"})
 
@@ -37,11 +39,17 @@ class _Session:
         self.installation: Any = None
         self.modules: dict[str, ModuleType] = {}
         self.left: list[str] = []
+        self.suspected: list[Finding] = []
         self.budget_file: BudgetFile | None = None
         values = _options.read(config)
+        self.pages = _pages.configured(config, values["world_report"])
+        self.console = _console(config, values["world_pdb"])
+        self.gathered = _coverage.Gathered()
         self.ranks: int = values["world_ranks"]
         self.reuse: str = values["world_reuse"]
-        self.preload = ("pytest", *values["world_preload"])
+        measured = ("coverage",) if _is_measured(config) else ()
+        self.preloads = bool(values["world_preload"])
+        self.preload = ("pytest", *measured, *values["world_preload"])
         self.before = _settings.use(
             _settings.Settings(
                 timeout=values["world_timeout"],
@@ -49,14 +57,19 @@ class _Session:
                 env=values["world_env"],
                 stub_modules=values["world_stub_modules"],
                 seed=values["world_seed"],
+                explain=values["world_explain"],
                 log_level=_log_level(config),
                 verbosity=max(0, config.get_verbosity()),
+                detail=config.get_verbosity(),
                 bound=self.bound,
                 shipped=self.shipped,
                 on_output=self.on_output,
                 pool=_pool(self.reuse),
                 on_dirty=self.left.append,
+                **_kept(self.pages),
                 budget=_shared_budget(config),
+                console=self.console,
+                on_measured=self.gathered.add,
             )
         )
         if values["world_mpu"] == "everywhere":
@@ -69,8 +82,8 @@ class _Session:
         if self.item is None or not self.config.pluginmanager.hasplugin("timeout"):
             return None
         whole = _test_timeout(self.item)
-        if whole is None:
-            return None
+        if whole is None or (self.console is not None and self.console.opened_at > self.started):
+            return None  # pytest-timeout watches no test in which a debugger was open
         return whole - (time.monotonic() - self.started), whole
 
     def shipped(self) -> list[ModuleType]:
@@ -83,6 +96,8 @@ class _Session:
 
     def on_output(self, outcome: Outcome) -> None:
         """Show what ranks printed: live with ``-s``, else under the test if it fails."""
+        if all(finding.level == "warning" for finding in outcome.findings):
+            self.suspected += outcome.findings
         live = self.config.getoption("capture") == "no"
         for rank, streams in enumerate(outcome.output):
             for name, text in streams.items():
@@ -128,7 +143,7 @@ def begins(config: pytest.Config) -> None:
     state = config.stash[_KEY]
     distributes = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
     cache = getattr(config, "cache", None)
-    if len(state.preload) > 1 or distributes or config.getoption("collectonly") or cache is None:
+    if state.preloads or distributes or config.getoption("collectonly") or cache is None:
         return
     if cache.get(_ASKED, False) is True:
         from harness.launch._forkserver import server_for
@@ -163,9 +178,15 @@ def _asks_for_worlds(item: pytest.Item) -> bool:
     return any(type(v).__module__.startswith("harness.suites") for v in values)
 
 
+def looped(config: pytest.Config) -> None:
+    """All tests are over: what was measured in ranks joins what was measured here."""
+    config.stash[_KEY].gathered.merge()
+
+
 def worker_starts(config: pytest.Config, workerinput: dict[str, Any]) -> None:
     """Give a worker of pytest-xdist its share in the ranks that all may have up together."""
     session = config.stash[_KEY]
+    _pages.worker_starts(session.pages, workerinput)
     if session.budget_file is None:
         from harness._budget import BudgetFile
 
@@ -188,16 +209,29 @@ def ended(item: pytest.Item, nextitem: pytest.Item | None) -> None:
         pool.close()
 
 
-def note(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Send along with the report what was left in worlds that are therefore not used again."""
-    left = item.config.stash[_KEY].left
+def reporting(call: pytest.CallInfo[None]) -> None:
+    """A report on a phase of a test is about to be made."""
+    if call.excinfo is not None:
+        _display.shorten(call.excinfo.value)
+
+
+def note(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Send along with the report what worlds found, and what was left in those not used again."""
+    session = item.config.stash[_KEY]
+    error = call.excinfo.value if call.excinfo is not None else None
+    suspected, session.suspected = session.suspected, []
+    _display.note(report, error)
+    _ci.note(item, report, error, suspected)
+    if session.pages is not None:
+        session.pages.note(error, report)
+    left = session.left
     if left:
         report.worlds_thrown_away = list(left)  # type: ignore[attr-defined]
         left.clear()
 
 
 def summary(terminal: pytest.TerminalReporter) -> None:
-    """List the worlds that could not be used again, and why, from all workers."""
+    """List the worlds that could not be used again, and why, from all workers; then tell CI."""
     lines = [
         f"{report.nodeid}: {text}"
         for reports in terminal.stats.values()
@@ -208,6 +242,8 @@ def summary(terminal: pytest.TerminalReporter) -> None:
         terminal.write_sep("=", "worlds that were not used again")
         for line in lines:
             terminal.write_line(line)
+    _pages.summary(terminal.config.stash[_KEY].pages, terminal)
+    _ci.summary(terminal)
 
 
 @contextlib.contextmanager
@@ -216,6 +252,8 @@ def running(item: pytest.Item) -> Iterator[None]:
     session = item.config.stash[_KEY]
     outer = session.item, session.started
     session.item, session.started = item, time.monotonic()
+    if session.pages is not None:
+        session.pages.begin()
     try:
         yield
     finally:
@@ -237,6 +275,26 @@ def factory(*, shared: bool) -> Iterator[WorldFactory]:
 
     with WorldFactory(shared=shared) as make:
         yield make
+
+
+def _console(config: pytest.Config, rank: int | None) -> Console | None:
+    if rank is None:
+        return None
+    from harness import _debugging
+
+    return _debugging.console(config, rank)
+
+
+def _is_measured(config: pytest.Config) -> bool:
+    """Whether coverage.py runs, or will; in a worker pytest-cov starts it later."""
+    return config.pluginmanager.hasplugin("_cov") or _coverage.is_running()
+
+
+def _kept(pages: _pages.Pages | None) -> dict[str, Any]:
+    """The settings that pages need: every run, with many records."""
+    if pages is None:
+        return {}
+    return {"on_run": pages.on_run, "records_kept": _pages.RECORDS_KEPT}
 
 
 def _pool(reuse: str) -> Pool | None:

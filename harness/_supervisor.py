@@ -11,6 +11,7 @@ import contextlib
 import os
 import queue
 import selectors
+import signal
 import socket
 import threading
 import time
@@ -19,7 +20,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness._debugging import Console, Heard, Watch
 from harness._probes import Probe, Probes
+from harness.launch._coverage import MEASURED
+from harness.launch._debugger import DEBUG
 from harness.launch._forkserver import Launched
 from harness.launch._output import Kept
 from harness.launch._rank import BROKEN, LEFT, LOG, READY, RESULT, RUN
@@ -44,6 +48,7 @@ KEPT = 512
 
 ENDS_WITHIN = 10.0
 STACKS_WITHIN = 0.4
+STACKS_AT_MOST = 3.0
 _BITE = 1 << 16
 _READ = 1 << 18
 
@@ -70,6 +75,8 @@ class Outcome:
     """By rank, how many earlier records are not among them."""
     began: float = 0.0
     ended_at: float = 0.0
+    measured: tuple[tuple[Any, ...], ...] = ()
+    """What coverage.py measured in the ranks, where that was asked for."""
 
 
 @dataclass(slots=True)
@@ -88,6 +95,7 @@ class _Peer:
     result: bytes = b""
     ended: Ended | None = None
     left: tuple[str, ...] = ()
+    measured: tuple[Any, ...] | None = None
     groups: list[GroupMade] = field(default_factory=list)
     records: deque[Record] = field(default_factory=deque)
     recorded: int = 0
@@ -107,7 +115,8 @@ class Supervisor:
         self._control = bytearray()
         self._wake_read, self._wake_write = os.pipe()
         self._orders: queue.SimpleQueue[tuple[str, Any, float]] = queue.SimpleQueue()
-        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[Outcome | Heard] = queue.SimpleQueue()
+        self._watch = Watch()
         self._running = False
         self._payload: tuple[Any, ...] | None = None
         self._deadline = 0.0
@@ -143,21 +152,30 @@ class Supervisor:
         watched: bool = False,
         kept: int = KEPT,
         always: bool = False,
+        measure: bytes = b"",
+        console: Console | None = None,
     ) -> Outcome:
         """Have every rank run ``payload`` for at most ``seconds``, once all are up.
 
         ``limit`` bounds both together, on the monotonic clock. ``test`` is the name of the running
         test. With ``afresh`` the ranks are seeded as at their start; with ``watched`` they say what
         the function leaves behind. The last ``kept`` records of each rank come with the outcome if
-        there is an error, or ``always``.
+        there is an error, or ``always``. ``measure`` is what `harness._coverage` wants of the ranks;
+        a debugger may be opened by the rank of ``console``.
         """
         self._keeps, self._always = kept, always
         now = time.monotonic()
         self._seconds, self._limit = seconds, limit
         start_by = min(now + STARTS_WITHIN, limit)
-        self._order("run", (payload, test, afresh, watched), start_by)
+        rank = None if console is None else console.rank
+        self._order("run", (rank, (payload, test, afresh, watched, measure)), start_by)
         latest = min(start_by + seconds, limit)
-        return self._outcomes.get(timeout=latest - now + ENDS_WITHIN + STACKS_WITHIN + 5)
+        patience = latest - now + ENDS_WITHIN + STACKS_WITHIN + 5
+        if console is not None:
+            return console.wait(self._outcomes, patience, self._answer, self._interrupt)
+        outcome = self._outcomes.get(timeout=patience)
+        assert isinstance(outcome, Outcome)
+        return outcome
 
     @property
     def sound(self) -> bool:
@@ -171,6 +189,15 @@ class Supervisor:
         self._order("close", None, 0.0)
         self._thread.join(ENDS_WITHIN + 5)
         return self._late
+
+    def _answer(self, *values: Any) -> None:
+        self._order("answer", frame(*values), 0.0)
+
+    def _interrupt(self) -> None:
+        rank = self._watch.rank
+        if rank is not None and not self._peers[rank].dead:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pids[rank], signal.SIGINT)
 
     def _order(self, what: str, value: Any, deadline: float) -> None:
         self._orders.put((what, value, deadline))
@@ -267,18 +294,22 @@ class Supervisor:
                     self._late = self._deaths()
                 self._kill()
                 self._deadline = time.monotonic() + ENDS_WITHIN
+            elif what == "answer":
+                self._to_debugger(value)
             else:
-                self._begin(value, deadline)
+                debugged, payload = value
+                self._begin(debugged, payload, deadline)
 
-    def _begin(self, payload: tuple[Any, ...], deadline: float) -> None:
+    def _begin(self, debugged: int | None, payload: tuple[Any, ...], deadline: float) -> None:
         self._running = True
+        self._watch.begin(debugged)
         self._deadline = deadline
         self._payload = payload
         self._records = 0
         self._proved = self._final_stacks = None
         self._probes.reset()
         for peer in self._peers:
-            peer.result, peer.ended = b"", None
+            peer.result, peer.ended, peer.measured = b"", None, None
             peer.records, peer.recorded = deque(maxlen=self._keeps), 0
 
     def _on_control(self) -> None:
@@ -324,6 +355,10 @@ class Supervisor:
             peer.result = message[1]
         elif kind == LEFT:
             peer.left = message[1]
+        elif kind == MEASURED:
+            peer.measured = message[1:]
+        elif kind == DEBUG:
+            self._from_debugger(rank, message)
         elif kind == LOG:
             peer.kept["log"].add(message[1].encode("utf-8", "replace") + b"\n")
         elif kind == READY:
@@ -348,6 +383,18 @@ class Supervisor:
                 peer.ended = record
             self._judge.add(record)
 
+    def _from_debugger(self, rank: int, message: tuple[Any, ...]) -> None:
+        self._read_all_output(rank)
+        heard, self._deadline = self._watch.heard(message, self._deadline)
+        self._outcomes.put(heard)
+
+    def _to_debugger(self, answer: bytes) -> None:
+        if self._watch.rank is not None:
+            self._watch.waits = False
+            peer = self._peers[self._watch.rank]
+            peer.to_send += answer
+            self._write(peer)
+
     def _on_output(self, rank: int, name: str, descriptor: int) -> bool:
         try:
             data = os.read(descriptor, _BITE)
@@ -360,6 +407,8 @@ class Supervisor:
                 self._selector.unregister(descriptor)
             return False
         self._peers[rank].kept[name].add(data)
+        if rank == self._watch.rank:
+            self._watch.printed(data)
         return True
 
     @staticmethod
@@ -398,6 +447,8 @@ class Supervisor:
             if self._closing and now > self._deadline:
                 self._gone = True  # the server does not answer; its end is the ranks' end
             return
+        if self._watch.waits and not self._peers[self._watch.rank or 0].dead:
+            return  # nor is the rank asked for its stack while the user thinks
         if self._trouble:
             self._end(trouble=self._trouble)
         elif self._payload is not None:
@@ -407,12 +458,15 @@ class Supervisor:
                 self._end(self._judge.findings(deadline=True, stacks=self._probes.stacks()))
         elif now < self._deadline and (self._proved is not None or self._judge.fault()):
             self._proved = self._proved or now
-            if self._judge.settled() or now >= self._proved + SETTLE:
+            over = now >= self._proved + SETTLE and not self._watch.is_open
+            if over or self._judge.settled():
                 self._conclude()
         elif all(peer.ended is not None for peer in self._peers) and self._judge.settled():
             self._conclude()
         elif now >= self._deadline:
-            self._final_stacks = now + STACKS_WITHIN
+            # The server may be at its imports after the first world; then it answers late.
+            late = min(now + STACKS_AT_MOST, self._limit)
+            self._final_stacks = max(now + STACKS_WITHIN, late)
             self._ask_stacks([r for r, p in enumerate(self._peers) if not p.dead])
         else:
             for waiting in self._probes.step(now, self._last_act, self._judge.awaited):
@@ -474,11 +528,8 @@ class Supervisor:
             self._await_gone()
         else:
             self._judge.next_run()
-        for rank, ends in enumerate(self._launched.ranks):
-            for name, descriptor in (("stdout", ends.out), ("stderr", ends.err)):
-                for _ in range(64):
-                    if not self._on_output(rank, name, descriptor):
-                        break
+        for rank in range(len(self._peers)):
+            self._read_all_output(rank)
         self._outcomes.put(
             Outcome(
                 results=[peer.result for peer in self._peers],
@@ -498,10 +549,18 @@ class Supervisor:
                 },
                 began=self._began,
                 ended_at=now,
+                measured=tuple(p.measured for p in self._peers if p.measured is not None),
             )
         )
         for peer in self._peers:
             peer.records.clear()
+
+    def _read_all_output(self, rank: int) -> None:
+        ends = self._launched.ranks[rank]
+        for name, descriptor in (("stdout", ends.out), ("stderr", ends.err)):
+            for _ in range(64):
+                if not self._on_output(rank, name, descriptor):
+                    break
 
     def _kept(self) -> tuple[Record, ...]:
         groups = [made for peer in self._peers for made in peer.groups]

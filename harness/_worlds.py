@@ -38,6 +38,9 @@ class WorldFactory:
         made.start()
         return made
 
+    def __repr__(self) -> str:
+        return "<starts worlds>"
+
     def __enter__(self) -> WorldFactory:
         return self
 

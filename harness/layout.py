@@ -63,7 +63,7 @@ _BY_AXES[frozenset(("tp", "ep", "pp"))] = "etp-ep-pp"
 class Layout:
     """The sizes of the parallel axes of one world, and every group they define.
 
-    The world has dp*cp*tp*pp ranks. `ep` and `etp` do not add ranks: they divide the ranks of one
+    The world has `dp*cp*tp*pp` ranks. `ep` and `etp` do not add ranks: they divide the ranks of one
     pipeline stage anew, for the experts. `etp` is `tp` unless given, as in Megatron.
 
     Raises TypeError or ValueError, with the sum written out, for a shape that Megatron refuses.
@@ -105,12 +105,12 @@ class Layout:
 
     @property
     def world_size(self) -> int:
-        """The number of ranks, dp*cp*tp*pp."""
+        """The number of ranks, `dp*cp*tp*pp`."""
         return self.dp * self.cp * self.tp * self.pp
 
     @property
     def edp(self) -> int:
-        """The size of the expert grid's data-parallel axis, world size / (etp*ep*pp)."""
+        """The size of the expert grid's data-parallel axis, `world_size / (etp*ep*pp)`."""
         return self.world_size // (self.etp * self.ep * self.pp)
 
     def coordinates(self, rank: int) -> dict[str, int]:

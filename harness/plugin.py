@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from harness import _options, _session
+from harness import _display, _options, _session
 
 if TYPE_CHECKING:
     from harness._worlds import WorldFactory
@@ -45,6 +45,15 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return _options.header(config)
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """What was measured in ranks is there before pytest-cov saves and reports."""
+    try:
+        return (yield)
+    finally:
+        _session.looped(session.config)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Know which test runs, and since when."""
@@ -80,12 +89,19 @@ def pytest_runtest_teardown(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note why worlds are not used again."""
+    """Note what worlds found, and why some are not used again."""
+    _session.reporting(call)
     report = yield
-    _session.note(item, report)
+    _session.note(item, call, report)
     return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Colour what worlds found, once all other reporters have had it."""
+    _display.paint(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

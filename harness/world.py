@@ -13,7 +13,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness import _environment, _settings, _shipping
+from harness import _coverage, _environment, _settings, _shipping
+from harness._debugging import GROUP_TIMEOUT
 from harness._errors import WorldError
 from harness._pool import leftovers
 from harness._supervisor import Outcome, Supervisor
@@ -21,19 +22,22 @@ from harness.launch._forkserver import LaunchError, server_for
 from harness.launch._rank import CURRENT_TEST
 from harness.launch._spec import WorldSpec
 from harness.layout import DEFAULT_ORDER, Layout
-from harness.report import Run, render
+from harness.report import WIDTH_IN_PYTEST, Run, render
 from harness.verdict import Finding
 
 if TYPE_CHECKING:
     from harness._budget import Lease
+    from harness.explain import Explanation
 
 LEAST_BUDGET = 0.5
+
+MOST_AGAIN = 32
+MOST_BYTES_AGAIN = 16 << 20
+"""A second run repeats so many functions at most, of so many bytes together, arguments included."""
 
 
 class World:
     """Real gloo ranks in a dp × cp × tp × pp grid, with a stub of Megatron's ``mpu`` in each.
-
-    ::
 
         with World(dp=2, cp=2) as world:
             results = world.run(function, *args)    # function(rank, *args) on every rank
@@ -49,7 +53,9 @@ class World:
     ``record=False`` collectives are not recorded: only the ends of ranks are judged. A send may
     block until its receive is posted, as it does on NCCL; with ``buffered_sends`` it is judged as
     if it never did. ``reuse=False`` gives this world ranks of its own, and ends them with it, where
-    the option ``world_reuse`` keeps worlds up from one test to the next.
+    the option ``world_reuse`` keeps worlds up from one test to the next. ``explain`` says when a
+    second, traced run looks for the line at which ranks took different ways: ``"auto"``,
+    ``"always"``, ``"never"`` (default: the option ``world_explain``).
 
     Raises ValueError or TypeError for an impossible layout or option, before anything starts.
     """
@@ -77,6 +83,7 @@ class World:
         record: bool = True,
         buffered_sends: bool = False,
         reuse: bool = True,
+        explain: str | None = None,
     ) -> None:
         self.layout = Layout(dp, cp, tp=tp, pp=pp, ep=ep, etp=etp, order=order)
         self.timeout = _checked_timeout(timeout)
@@ -101,6 +108,10 @@ class World:
         self._shared = False
         self._afresh = False
         self._left: tuple[tuple[str, ...], ...] = ()
+        if explain is not None and explain not in _settings.EXPLAIN:
+            raise ValueError(f"explain: one of {', '.join(_settings.EXPLAIN)}, not {explain!r}")
+        self._explain = explain
+        self._earlier: list[bytes] = []
         self._supervisor: Supervisor | None = None
         self._lease: Lease | None = None
         self._key: tuple[WorldSpec, bool] | None = None
@@ -161,9 +172,12 @@ class World:
         if self._supervisor is not None:
             return
         _environment.refuse_where_ranks_cannot_start()
+        self._check_debugged()
         self._reserve()
         try:
-            spec = self._spec(_settings.current)
+            settings = _settings.current
+            timeout = self._deadline()[0] if settings.console is None else GROUP_TIMEOUT
+            spec = self._spec(settings, timeout)
             self._supervisor = self._taken(spec) or self._launched(spec)
         finally:
             if self._supervisor is None:
@@ -180,6 +194,7 @@ class World:
         __tracebackhide__ = True
         payload = _shipping.pack(function, args, kwargs, _settings.current.shipped())
         self._function = _name_of(function)
+        self._remember(payload)
         self.start()
         self._reserve()
         try:
@@ -229,6 +244,8 @@ class World:
                 watched=self._watched,
                 kept=_settings.current.records_kept,
                 always=_settings.current.on_run is not None,
+                measure=_coverage.wanted(),
+                console=_settings.current.console,
             )
         except queue.Empty:
             self._stop()
@@ -238,7 +255,26 @@ class World:
         except BaseException:
             self._stop()  # Ctrl-C: no rank stays behind
             raise
+        if outcome.measured:
+            self._keep_measured(outcome.measured)
         return self._conclude(outcome, note)
+
+    def _keep_measured(self, measured: tuple[tuple[Any, ...], ...]) -> None:
+        keep = _settings.current.on_measured
+        if keep is not None:
+            keep(measured)
+            return
+        here = _coverage.Gathered()
+        here.add(measured)
+        here.merge()
+
+    def _check_debugged(self) -> None:
+        console = _settings.current.console
+        if console is not None and console.rank >= self.world_size:
+            raise RuntimeError(
+                f"--world-pdb={console.rank}: this world has {self.world_size} ranks, 0 to "
+                f"{self.world_size - 1}; give one of them, or select the test to debug with -k"
+            )
 
     def _stop(self) -> str:
         """End the ranks; returns which of them had died since the last run."""
@@ -269,6 +305,7 @@ class World:
     def _renew(self) -> None:
         """Another test begins: the next function finds the ranks seeded as at their start."""
         self._afresh = True
+        self._earlier.clear()
 
     @property
     def _dirt(self) -> str:
@@ -316,12 +353,19 @@ class World:
             raise RuntimeError(f"{outcome.trouble}. {said}{_printed(outcome)}".rstrip())
         errors = [finding for finding in outcome.findings if finding.level == "error"]
         run = self._told(outcome)
+        if errors:
+            lease, self._lease = self._lease, None  # the second run takes the place of the first
+            try:
+                self._stop()
+                run = replace(run, explanation=self._explanation(run))
+            finally:
+                self._lease = lease
+                self._release()
         if settings.on_run is not None:
             settings.on_run(run)
         if errors:
-            self._stop()
             self._ended = f"this world ended with: {errors[0].summary}"
-            text = render(outcome.findings)
+            text = render(run, width=WIDTH_IN_PYTEST, verbosity=max(0, settings.detail))
             if note and errors[0].kind == "straggler":
                 text += f"\n{note}"
             if settings.on_output is None:
@@ -335,9 +379,40 @@ class World:
                 seconds_to_verdict=outcome.to_verdict,
                 run=run,
             )
-        _warn(outcome)
+        _warn(outcome, run, settings.detail)
         _apply_outcomes(outcome)
         return [_result(rank, data) for rank, data in enumerate(outcome.results)]
+
+    def _remember(self, payload: bytes) -> None:
+        """Keep what has run, for a second run has to do all of it again."""
+        self._earlier.append(payload)
+        if len(self._earlier) > MOST_AGAIN or sum(map(len, self._earlier)) > MOST_BYTES_AGAIN:
+            del self._earlier[:-1]
+
+    def _explanation(self, run: Run) -> Explanation | None:
+        """Where the ranks took different ways, from a second run; None where none is made."""
+        settings = _settings.current
+        mode = self._explain or settings.explain
+        if mode == "never" or not self._record or settings.console is not None:
+            return None  # a second run would open the debugger again
+        from harness._rerun import Again, explained, failed
+
+        bound = settings.bound()
+        try:
+            again = Again(
+                self._spec(settings, run.ended - run.began),  # its bound is what is left
+                settings.preload,
+                self._earlier,
+                self._buffered_sends,
+                os.environ.get(CURRENT_TEST, ""),
+                run.ended - run.began,
+                float("inf") if bound is None else bound[0] - margin_of(bound[1]),
+            )
+            return explained(run, again, mode)
+        except Exception as error:
+            return failed(
+                error
+            )  # the verdict on the first run stands, whatever becomes of this one
 
     def _told(self, outcome: Outcome) -> Run:
         """The run as reports read it."""
@@ -362,7 +437,7 @@ class World:
         if bound is None:
             return asked, float("inf"), ""
         left, whole = bound
-        margin = max(0.5, min(5.0, 0.1 * whole))
+        margin = margin_of(whole)
         seconds = left - margin
         limit = time.monotonic() + seconds
         if asked <= seconds:
@@ -382,8 +457,7 @@ class World:
             ),
         )
 
-    def _spec(self, settings: _settings.Settings) -> WorldSpec:
-        timeout = self._deadline()[0]
+    def _spec(self, settings: _settings.Settings, timeout: float) -> WorldSpec:
         stubs = settings.stub_modules if self._stub_modules is None else self._stub_modules
         return WorldSpec(
             layout=self.layout,
@@ -400,7 +474,13 @@ class World:
             log_level=settings.log_level,
             open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             verbosity=settings.verbosity,
+            debug_rank=None if settings.console is None else settings.console.rank,
         )
+
+
+def margin_of(whole: float) -> float:
+    """The seconds before its pytest-timeout in which a test must be over, to say what happened."""
+    return max(0.5, min(5.0, 0.1 * whole))
 
 
 def _checked_timeout(timeout: float | None) -> float | None:
@@ -465,13 +545,16 @@ def _apply_outcomes(outcome: Outcome) -> None:
             pytest.xfail(message)
 
 
-def _warn(outcome: Outcome) -> None:
+def _warn(outcome: Outcome, run: Run, detail: int) -> None:
+    __tracebackhide__ = True
     import warnings
 
     for finding in outcome.findings:
-        warnings.warn(WorldWarning(render([finding]), [finding]), stacklevel=4)
+        alone = replace(run, findings=(finding,), explanation=None)
+        text = render(alone, width=WIDTH_IN_PYTEST, verbosity=detail)
+        warnings.warn(WorldWarning(text, [finding]), stacklevel=5)
     for note in outcome.notes:
-        warnings.warn(WorldWarning(note), stacklevel=4)
+        warnings.warn(WorldWarning(note), stacklevel=5)
 
 
 class WorldWarning(UserWarning):

@@ -48,6 +48,11 @@ def _skip(skip: Skip | None) -> list[str]:
         found.append(f"rank {skip.rank} is blamed for the skip, but ranks {idle} own no tokens")
     if not skip.line:
         found.append("the report of the skip names no line")
+    if not skip.guard.startswith("if mask.numel() > 0"):
+        found.append(f"the guard of the all_reduce was not named, but {skip.guard or 'nothing'}")
+    decided = {rank: f"{n > 0}: mask.numel() = {n}" for rank, n in enumerate(skip.tokens)}
+    if skip.decided_by != decided:
+        found.append(f"the guard is said to have come out as {skip.decided_by}, not {decided}")
     return found
 
 

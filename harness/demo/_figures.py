@@ -45,6 +45,10 @@ class Skip:
     kind: str
     rank: int | None
     line: str
+    guard: str
+    """The line at which the ranks took different ways, as it is in the source."""
+    decided_by: dict[int, str]
+    """By rank, what the guard came out as and why: ``"False: mask.numel() = 0"``."""
     seconds_to_verdict: float
     tokens: list[int]
     summary: str
@@ -92,7 +96,7 @@ def gather() -> Figures:
     """Run everything. Raises RuntimeError where worlds cannot be started."""
     with ExitStack() as stack:
         worlds = {cp: stack.enter_context(World(dp=1, cp=cp)) for cp in CPS}
-        guarded = stack.enter_context(World(dp=2, cp=2))
+        guarded = stack.enter_context(World(dp=2, cp=2, explain="always"))
         return Figures(whitening=_whitening(worlds), skip=_skip(guarded), kl=_kl(worlds[1]))
 
 
@@ -126,11 +130,20 @@ def _skip(world: World) -> Skip | None:
         world.run(_ranks.guarded_mean, SEQUENCES_OF)
     except WorldError as error:
         finding = error.findings[0]
+        explanation = error.run.explanation if error.run is not None else None
+        place = explanation.divergence if explanation is not None else None
         lines = [line for rank, line in finding.sites.items() if rank not in finding.ranks]
         return Skip(
             kind=finding.kind,
             rank=finding.ranks[0] if len(finding.ranks) == 1 else None,
             line=lines[0] if lines else "",
+            guard="" if place is None else place.source,
+            decided_by={
+                rank: f"{way.outcome}: {' = '.join(way.values[0])}"
+                for way in (place.ways if place is not None else ())
+                for rank in way.ranks
+                if way.values
+            },
             seconds_to_verdict=error.seconds_to_verdict,
             tokens=tokens,
             summary=finding.summary,

@@ -9,6 +9,7 @@ from harness.explain._order import order_parting
 from harness.explain._parting import Parting, differences, failure, parting, parting_before
 from harness.explain._paths import Mark, Path, Spot
 from harness.explain._show import shown
+from harness.explain._source import function_at
 from harness.record import P2P_OPS, Call, Ended, GroupMade, Record, Stack
 from harness.verdict import Finding
 
@@ -21,12 +22,26 @@ def explain(finding: Finding, records: Sequence[Record], paths: Mapping[int, Pat
     if found is not None:
         return Explanation(shown(found, paths))
     places = differed(finding, paths)
-    reason = "no decision was found at which the ranks took different ways to the calls"
-    if any(way.full for way in paths.values()):
-        reason = "the ranks made too many steps to keep them all"
-    elif not places:
-        reason = "the ranks took the same way through the code"
-    return Explanation(reason=reason, differed=tuple(places))
+    return Explanation(reason=_reason(finding, places, paths), differed=tuple(places))
+
+
+def _reason(finding: Finding, places: Sequence[Divergence], paths: Mapping[int, Path]) -> str:
+    """Why no place is named."""
+    if any(path.full for path in paths.values()):
+        return "the ranks made too many steps in the second run to keep them all"
+    for frame in (frame for side in finding.sides for frame in side.stack[:1]):
+        if function_at(frame.file, frame.function, frame.line) is None:
+            return f"the source of {frame.file} cannot be read"
+    elsewhere = any(
+        side.number is not None and side.number not in paths[side.rank].marks
+        for side in finding.sides
+        if side.rank in paths
+    )
+    if elsewhere:
+        return "a call was made in another thread than the main one, which is not followed"
+    if not places:
+        return "in a second run all ranks took the same way through the code"
+    return "a second run showed no decision that sent the ranks to different calls"
 
 
 def _candidates(

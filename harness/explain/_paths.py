@@ -175,7 +175,8 @@ class Path:
         context = self._contexts.number(
             -1 if parent is None else parent.context, point, file, name, first, ordinal
         )
-        function = function_at(file, name, first) or Function(file, name, first, first, None)
+        unread = Function(file, name, first, first, None)
+        function = function_at(file, name, first) or unread
         visit = self._frames[frame] = self.visits[context] = Visit(context, function)
         self._stack.append(visit)
 

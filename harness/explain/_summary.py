@@ -101,6 +101,9 @@ def _figures(value: torch.Tensor, count: int) -> str:
         return f"{int(value.sum())} true"
     if value.is_complex():
         return ""
+    first = value.reshape(-1)[0]
+    if bool((value == first).all()):
+        return f"all {_number(first.item())}"
     if value.is_floating_point():
         value = value.to(torch.float64)
         strange = int((~torch.isfinite(value)).sum())

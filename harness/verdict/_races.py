@@ -73,7 +73,8 @@ def _any_source(history: History, receive: Message, sends: list[Message]) -> Cau
             history, (call.rank,), {call.rank: call, **{s.call.rank: s.call for s in sends}}
         ),
         evidence=tuple(
-            f"rank {s.call.rank} sends {call_text(s.call)} at {site(s.call.stack)}" for s in sends
+            f"rank {s.call.rank} sends {call_text(s.call)} at {site(s.call.stack)}"
+            for s in sorted(sends, key=lambda send: send.call.rank)
         ),
         hints=("name the source, unless the result is the same for every order",),
     )

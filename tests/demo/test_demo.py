@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,20 @@ def test_the_skip_names_rank_and_line_at_once(figures: dict[str, Any]) -> None:
     assert skip["summary"].startswith("rank-dependent skip: rank 1 of dp-cp [0, 1, 2, 3]")
 
 
+def test_the_skip_shows_the_guard_and_its_values(figures: dict[str, Any], text: str) -> None:
+    """The line of the ``if`` is named, with what it came out as on the rank at fault and another."""
+    skip = figures["skip"]
+    assert "if mask.numel() > 0:" == skip["guard"]
+    assert "True: mask.numel() = 16" == skip["decided_by"]["0"]
+    assert "False: mask.numel() = 0" == skip["decided_by"]["1"]
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if "diverged at harness/demo/_ranks.py" in line)
+    assert "if mask.numel() > 0:" in lines[start]
+    shown = "\n".join(lines[start + 1 : start + 5])
+    assert "mask.numel() = 16" in shown
+    assert "mask.numel() = 0" in shown
+
+
 def test_the_logged_kl_is_overwritten_at_each_coefficient(figures: dict[str, Any]) -> None:
     """The in-place bug leaves the shaped reward in the log, at kl_coef 0 too."""
     kl = figures["kl"]
@@ -132,9 +147,9 @@ def test_the_text_fits_a_terminal(text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "no command given; there is: demo"),
+        ([], "no command given; there is: demo, show"),
         (["dmeo"], "unknown command 'dmeo'; did you mean 'demo'?"),
-        (["frobnicate"], "unknown command 'frobnicate'; there is: demo"),
+        (["frobnicate"], "unknown command 'frobnicate'; there is: demo, show"),
         (["demo", "--js"], "unrecognized arguments: --js"),
         (["demo", "more"], "unrecognized arguments: more"),
     ],
@@ -159,6 +174,18 @@ def test_help_names_the_demo(arguments: list[str], capsys: pytest.CaptureFixture
     assert "demo" in capsys.readouterr().out
 
 
+SKIP = _figures.Skip(
+    kind="missing_participant",
+    rank=1,
+    line="x.py:1",
+    guard="if mask.numel() > 0:",
+    decided_by={0: "True: mask.numel() = 3", 1: "False: mask.numel() = 0"},
+    seconds_to_verdict=0.01,
+    tokens=[3, 0],
+    summary="skip",
+    report="skip",
+)
+
 GOOD = _figures.Figures(
     whitening=_figures.Whitening(
         wrong={1: [[1.0]], 2: [[1.0], [2.0]]},
@@ -166,7 +193,7 @@ GOOD = _figures.Figures(
         tokens={1: [[2]], 2: [[1], [1]]},
         said="differs",
     ),
-    skip=_figures.Skip("missing_participant", 1, "x.py:1", 0.01, [3, 0], "skip", "skip"),
+    skip=SKIP,
     kl=_figures.Kl(0.05, [0.1], [0.9], [1.0], "differs"),
 )
 
@@ -186,10 +213,17 @@ def test_figures_as_promised_are_no_problem() -> None:
     [
         (_with(skip=None), "the guarded all_reduce was not caught"),
         (
-            _with(
-                skip=_figures.Skip("deadlock", 1, "x.py:1", 0.01, [3, 0], "a cycle", "a cycle"),
-            ),
+            _with(skip=replace(SKIP, kind="deadlock", summary="a cycle")),
             "the guarded all_reduce was caught as deadlock: a cycle",
+        ),
+        (
+            _with(skip=replace(SKIP, guard="", decided_by=SKIP.decided_by)),
+            "the guard of the all_reduce was not named, but nothing",
+        ),
+        (
+            _with(skip=replace(SKIP, decided_by={})),
+            "the guard is said to have come out as {}, not {0: 'True: mask.numel() = 3', "
+            "1: 'False: mask.numel() = 0'}",
         ),
         (
             _with(kl=_figures.Kl(0.05, [0.1], [0.1], [1.0], "differs")),

@@ -47,7 +47,9 @@ def _ended(case: Case, make: Callable[..., World]) -> list[Any] | Exception:
         return program(rank, case)
 
     try:
-        world = make(case.dp, case.cp, timeout=case.timeout, seed=case.seed % 1000)
+        # A second run for every fourth fault, to see that it leaves nothing behind either.
+        explain = "always" if case.seed % 4 == 0 else "never"
+        world = make(case.dp, case.cp, timeout=case.timeout, seed=case.seed % 1000, explain=explain)
         with contextlib.ExitStack() as stack:
             if case.kind == "kill_outside":
                 delay = case.rng(-1).uniform(0.0, LONGEST_DELAY)

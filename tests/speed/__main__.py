@@ -19,6 +19,7 @@ CASES = (
     "first",
     "recorded",
     "verdict",
+    "explain",
     "large",
     "judge",
     "example",

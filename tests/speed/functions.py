@@ -47,3 +47,24 @@ def use_groups(rank: Rank) -> str:
         if tensor[0].item() != wanted:
             return f"rank {int(rank)}: the sum over {name} is {tensor[0].item()}, not {wanted}"
     return ""
+
+
+def train_then_skip(rank: Rank, seconds: float = 1.0) -> None:
+    """Train a small model for a second, all ranks in step, and skip a reduction at the end."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    until = time.monotonic() + seconds
+    going = torch.ones(1)
+    while going.item():
+        optimizer.zero_grad()
+        model(torch.randn(32, 64)).square().mean().backward()
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                dist.all_reduce(parameter.grad)
+        optimizer.step()
+        going.fill_(float(time.monotonic() < until))
+        dist.all_reduce(going, op=dist.ReduceOp.MIN)
+    mask = torch.arange(8) < (0 if rank == 1 else 4)
+    if mask.any():
+        dist.all_reduce(mask.sum())

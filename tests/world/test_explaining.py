@@ -59,7 +59,7 @@ def test_the_guard_and_the_values_on_each_rank() -> None:
     first, second = found.ways
     assert ((0,), "True") == (first.ranks, first.outcome)
     assert ("mask.numel()", "150") == first.values[0]
-    assert ("mask", "float32[150] 1 to 1, mean 1") == first.values[1]
+    assert ("mask", "float32[150] all 1") == first.values[1]
     assert ((1,), "False") == (second.ranks, second.outcome)
     assert (("mask.numel()", "0"), ("mask", "float32[0]")) == second.values
 
@@ -166,12 +166,10 @@ def test_functions_before_it_run_again(tmp_path: Path) -> None:
         if os.environ["SEEN"] == "0":  # GUARD
             dist.barrier()
 
-    with (
-        pytest.raises(WorldError) as caught,
-        World(dp=2, explain="always") as world,
-    ):
+    with World(dp=2, explain="always") as world:
         world.run(first)
-        world.run(second)
+        with pytest.raises(WorldError) as caught:
+            world.run(second)
     assert caught.value.run is not None
     found = caught.value.run.explanation
     assert found is not None
@@ -276,6 +274,53 @@ def test_too_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found is not None
     assert found.divergence is None
     assert "too many steps" in found.reason
+
+
+def test_code_without_a_source() -> None:
+    """It is said, and nothing is made up."""
+    made: dict[str, Any] = {"dist": dist}
+    exec(
+        compile("def program(rank):\n  if rank == 0:\n    dist.barrier()\n", "nowhere.py", "exec"),
+        made,
+    )
+    found = explanation(made["program"])
+    assert found is not None
+    assert found.divergence is None
+    assert "the source of nowhere.py cannot be read" == found.reason
+
+
+def test_a_call_of_another_thread() -> None:
+    """Only the main thread is followed."""
+    import threading
+
+    def program(rank: int) -> None:
+        def reduce() -> None:
+            if rank == 0:
+                dist.barrier()
+
+        thread = threading.Thread(target=reduce)
+        thread.start()
+        thread.join(timeout=10)
+
+    found = explanation(program)
+    assert found is not None
+    assert found.divergence is None
+    assert "another thread" in found.reason
+
+
+def test_an_error_of_the_explainer_does_not_hide_the_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The report says so, below the verdict."""
+
+    def broken(*_: object) -> None:
+        raise KeyError("nothing there")
+
+    monkeypatch.setattr(_rerun, "plan", broken)
+    found = explanation(_never)
+    assert found is not None
+    assert "internal error of pytest-collectives" in found.reason
+    assert "KeyError: 'nothing there'" in found.reason
 
 
 def _never(rank: int) -> None:

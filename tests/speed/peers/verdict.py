@@ -9,7 +9,7 @@ from tests.speed import faults
 
 def open_() -> None:
     """Functions travel by value; one verdict that nobody counts."""
-    _settings.use(_settings.Settings(shipped=lambda: [faults]))
+    _settings.use(_settings.Settings(shipped=lambda: [faults], explain="never"))
     to_verdict("skip", 2)
 
 
