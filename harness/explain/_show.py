@@ -171,6 +171,8 @@ def _note(parting: Parting, there: Mapping[int, Visit], paths: Mapping[int, Path
     first = next(iter(there.values()))
     loops = first.steps[parting.point].loops
     passes = parting.point[2:]
+    if parting.kind == "while" and passes[-1] > 0:
+        parts.append(f"after {passes[-1]} pass{'es' if passes[-1] > 1 else ''} of the loop")
     if parting.kind in ("for", "while", "comprehension", "order"):
         loops, passes = loops[:-1], passes[:-1]
     if loops and passes[-1] > 0:

@@ -27,6 +27,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _RUNNER = _HARNESS + "launch" + os.sep
 _IN_RANK = (*(_HARNESS + part + os.sep for part in ("record", "mpu", "suites")), _RUNNER)
+_LAYOUT = _HARNESS + "layout.py"
 _NOT_USERS = (
     "/_pytest/",
     "/typing_extensions.py",
@@ -104,7 +105,7 @@ def _info(code: CodeType) -> _CodeInfo:
 
 
 def _is_users(file: str) -> bool:
-    if file.startswith((_TORCH, *_IN_RANK)):
+    if file.startswith((_TORCH, *_IN_RANK, _LAYOUT)):
         return False
     if file.startswith(_STANDARD) and "site-packages" not in file:
         return False

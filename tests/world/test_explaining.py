@@ -95,6 +95,23 @@ def test_other_keys_in_a_loop() -> None:
     ] == [way.values for way in found.ways]
 
 
+def test_how_often_a_loop_had_run() -> None:
+    """The pass in which the ranks parted, and what the condition was made of then."""
+
+    def program(rank: int) -> None:
+        left = 3 - rank
+        while left > 0:  # LOOP
+            left -= 1
+            dist.barrier()
+
+    found = divergence(program)
+    assert (line(program, "LOOP"), "while") == (found.line, found.kind)
+    assert "after 2 passes of the loop" == found.note
+    assert [("True", (("left", "1"),)), ("False", (("left", "0"),))] == [
+        (way.outcome, way.values) for way in found.ways
+    ]
+
+
 def test_an_exception_that_one_rank_swallows() -> None:
     """What was raised, where it was raised and where it was caught."""
 
