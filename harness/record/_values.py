@@ -6,6 +6,7 @@ neither hang nor change what it watches. Outside a rank they check what can be c
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import sys
 import time
@@ -120,8 +121,9 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _exact(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
-        plain = leaf.detach().contiguous().cpu()
-        data = plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+        plain = leaf.detach().resolve_conj().resolve_neg().contiguous().cpu()
+        # Not by way of numpy, which torch does not bring along.
+        data = ctypes.string_at(plain.data_ptr(), plain.nbytes) if plain.numel() else b""
         return str(leaf.dtype), tuple(leaf.shape), hashlib.sha256(data).hexdigest()
     return repr(leaf)
 
