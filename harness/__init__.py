@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness._errors import WorldError
+    from harness._errors import WorldError, WorldWarning
     from harness.layout import Layout, Rank, factorizations
     from harness.record._labels import label
     from harness.record._values import expect, expect_same, unchanged
     from harness.verdict import Finding
-    from harness.world import World, WorldWarning
+    from harness.world import World
 
 __all__ = [
     "Finding",
@@ -36,7 +36,7 @@ _HOMES = {
     "Rank": "harness.layout",
     "World": "harness.world",
     "WorldError": "harness._errors",
-    "WorldWarning": "harness.world",
+    "WorldWarning": "harness._errors",
     "expect": "harness.record._values",
     "expect_same": "harness.record._values",
     "factorizations": "harness.layout",

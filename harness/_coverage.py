@@ -7,8 +7,10 @@ import os
 import pickle
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from harness import _settings
 
 
 def wanted() -> bytes:
@@ -82,6 +84,17 @@ class Gathered:
             data.add_file_tracers({file: name for file, name in tracers.items() if file in files})
         if before or any(lines):
             data.set_context(before)
+
+
+def keep(measured: Sequence[tuple[Any, ...]]) -> None:
+    """Take in what the ranks of one run have sent, at the end of the session or, without, now."""
+    into = _settings.current.on_measured
+    if into is not None:
+        into(measured)
+        return
+    here = Gathered()
+    here.add(measured)
+    here.merge()
 
 
 def _running() -> Any:

@@ -26,7 +26,7 @@ from harness.launch._debugger import (
 if TYPE_CHECKING:
     import pytest
 
-    from harness._supervisor import Outcome
+    from harness._outcome import Outcome
 
 GROUP_TIMEOUT = 7 * 24 * 3600.0
 """Seconds that gloo waits for a rank whose debugger may be open."""
@@ -261,3 +261,12 @@ def console(config: pytest.Config, rank: int | None) -> Console | None:
             "without -n"
         )
     return Console(config, rank)
+
+
+def check(console: Console | None, world_size: int) -> None:
+    """Raise RuntimeError where a world has not the rank to be debugged."""
+    if console is not None and console.rank >= world_size:
+        raise RuntimeError(
+            f"--world-pdb={console.rank}: this world has {world_size} ranks, 0 to "
+            f"{world_size - 1}; give one of them, or select the test to debug with -k"
+        )

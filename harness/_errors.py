@@ -1,4 +1,4 @@
-"""The error that a world raises."""
+"""The error that a world raises, and the warning that it gives."""
 
 from __future__ import annotations
 
@@ -41,3 +41,16 @@ class WorldError(AssertionError):
         self.output = tuple(output)
         self.seconds_to_verdict = seconds_to_verdict
         self.run = run
+
+
+class WorldWarning(UserWarning):
+    """A suspicion that could not be proved, or something that the recorder cannot see.
+
+    ``findings`` are the suspicion as data.
+    """
+
+    __module__ = "harness"
+
+    def __init__(self, text: str, findings: Sequence[Finding] = ()) -> None:
+        super().__init__(text)
+        self.findings = tuple(findings)

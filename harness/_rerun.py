@@ -16,7 +16,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness._supervisor import Outcome, Supervisor
+from harness._outcome import Outcome
+from harness._supervisor import Supervisor
 from harness.explain import Explanation
 from harness.explain._explain import differed, explain
 from harness.explain._paths import Contexts, Path
@@ -38,6 +39,9 @@ comes after it that is twice."""
 STARTS_ANEW_WITHIN = 30.0
 """Seconds more for ranks that have to import torch each for itself."""
 
+LEAST_READING = 0.4
+"""Seconds for reading the traces where the second run has taken all of its own."""
+
 KEPT = 4096
 """Records of each rank."""
 
@@ -58,6 +62,11 @@ DIVERGING = frozenset(
     }
 )
 """Kinds of findings that may come of ranks going different ways."""
+
+OF_CALLS = frozenset(
+    {"missing_participant", "call_mismatch", "argument_mismatch", "misaligned_calls", "deadlock"}
+)
+"""Kinds of which one or the other may be proved first."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ def failed(error: Exception) -> Explanation:
 
 def _second(run: Run, again: Again, limit: float) -> Explanation:
     finding = run.findings[0]
+    until = time.monotonic() + limit
     with _shared() as (path, descriptor):
         followed = plan(finding, run.records, path, run.world_size, len(again.payloads))
         os.ftruncate(descriptor, run.world_size * followed.size)
@@ -134,30 +144,56 @@ def _second(run: Run, again: Again, limit: float) -> Explanation:
             return Explanation(
                 reason=f"the second run could not be made: {outcome.trouble.splitlines()[0]}"
             )
-        contexts = Contexts()
+        errors = outcome.errors or [finding]
+        sides = dict.fromkeys((*errors[0].ranks, *(side.rank for side in errors[0].sides)))
         with mmap.mmap(descriptor, run.world_size * followed.size) as memory:
-            paths = {
-                rank: Path(rank, read(memory, rank, followed.events), contexts)
-                for rank in range(run.world_size)
-            }
+            paths = _paths(memory, followed.events, run.world_size, tuple(sides), until)
     return _judged(finding, outcome, paths, limit)
+
+
+def _paths(
+    memory: mmap.mmap, events: int, world_size: int, first: Sequence[int], until: float
+) -> dict[int, Path]:
+    """The ways of the ranks, as far as there is time: of those that the finding is about first."""
+    contexts = Contexts()
+    now = time.monotonic()
+    # What has been read is then looked at, which takes some time, too.
+    left = max(until - now, LEAST_READING) * 2 / 3
+    found: dict[int, Path] = {}
+    for place, rank in enumerate(dict.fromkeys((*first, *range(world_size))), 1):
+        if rank not in first and time.monotonic() > now + left:
+            break
+        by = now + left * min(1.0, place / len(first))
+        path = Path(rank, read(memory, rank, events), contexts, by)
+        if rank in first or not path.full:
+            found[rank] = path
+    return dict(sorted(found.items()))
 
 
 def _judged(
     finding: Finding, outcome: Outcome, paths: dict[int, Path], limit: float
 ) -> Explanation:
-    errors = [f for f in outcome.findings if f.level == "error"]
+    errors = outcome.errors
     places = tuple(differed(finding, paths))
     if not errors:
         return Explanation(reason="the fault did not recur in a second run", differed=places)
     again = errors[0]
-    if again.kind == finding.kind:
+    if again.kind == finding.kind or _alike(again, finding):
         return explain(again, outcome.records, paths)
     if again.kind == "straggler":
         return Explanation(
             reason=f"the second run was cut off after {limit:.1f} s", differed=places
         )
     return Explanation(reason=f"a second run ended otherwise: {again.summary}", differed=places)
+
+
+def _alike(one: Finding, other: Finding) -> bool:
+    """Whether two findings are of one fault: what is proved of it first may depend on time."""
+    return {one.kind, other.kind} <= OF_CALLS and bool(_sites(one) & _sites(other))
+
+
+def _sites(finding: Finding) -> set[tuple[str, int]]:
+    return {(f.file, f.line) for side in finding.sides for f in side.stack[:1]}
 
 
 def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome | None:
@@ -177,7 +213,7 @@ def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome |
             outcome = supervisor.run(
                 payload, min(left, limit), until, test=again.test, kept=KEPT, always=True
             )
-            if outcome.trouble or any(f.level == "error" for f in outcome.findings):
+            if outcome.trouble or outcome.errors:
                 break
         return outcome
     finally:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import _ci, _coverage, _display, _options, _pages, _settings
+from harness import _ci, _coverage, _deadline, _display, _options, _pages, _settings
 
 if TYPE_CHECKING:
     from harness._budget import Budget, BudgetFile
     from harness._debugging import Console
+    from harness._outcome import Outcome
     from harness._pool import Pool
-    from harness._supervisor import Outcome
     from harness._worlds import WorldFactory
     from harness.verdict import Finding
 
@@ -81,7 +81,7 @@ class _Session:
         """Seconds that a pytest-timeout leaves to the running test, and its length."""
         if self.item is None or not self.config.pluginmanager.hasplugin("timeout"):
             return None
-        whole = _test_timeout(self.item)
+        whole = _deadline.of_test(self.item)
         if whole is None or (self.console is not None and self.console.opened_at > self.started):
             return None  # pytest-timeout watches no test in which a debugger was open
         return whole - (time.monotonic() - self.started), whole
@@ -96,7 +96,7 @@ class _Session:
 
     def on_output(self, outcome: Outcome) -> None:
         """Show what ranks printed: live with ``-s``, else under the test if it fails."""
-        if all(finding.level == "warning" for finding in outcome.findings):
+        if not outcome.errors:
             self.suspected += outcome.findings
         live = self.config.getoption("capture") == "no"
         for rank, streams in enumerate(outcome.output):
@@ -331,23 +331,3 @@ def _log_level(config: pytest.Config) -> int | None:
         return None
     level = logging.getLevelName(str(text).upper())
     return level if isinstance(level, int) else int(text) if str(text).isdigit() else None
-
-
-def _test_timeout(item: pytest.Item) -> float | None:
-    """The pytest-timeout of a test: its marker, else the option, the variable, the ini file."""
-    marker = item.get_closest_marker("timeout")
-    candidates: list[Any] = []
-    if marker is not None:
-        candidates.append(marker.args[0] if marker.args else marker.kwargs.get("timeout"))
-    candidates.append(item.config.getoption("timeout", None))
-    candidates.append(os.environ.get("PYTEST_TIMEOUT"))
-    with contextlib.suppress(ValueError, KeyError):
-        candidates.append(item.config.getini("timeout"))
-    for value in candidates:
-        if value is not None and value != "":
-            try:
-                seconds = float(value)
-            except (TypeError, ValueError):
-                continue
-            return seconds if seconds > 0 else None
-    return None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness._budget import Budget
     from harness._debugging import Console
+    from harness._outcome import Outcome
     from harness._pool import Pool
-    from harness._supervisor import Outcome
     from harness.report import Run
 
 DEFAULT_TIMEOUT = 60.0

@@ -5,35 +5,33 @@ from __future__ import annotations
 import functools
 import os
 import queue
-import resource
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness import _coverage, _environment, _settings, _shipping
-from harness._debugging import GROUP_TIMEOUT
+from harness import (
+    _conclusion,
+    _coverage,
+    _deadline,
+    _debugging,
+    _environment,
+    _settings,
+    _shipping,
+)
+from harness._asked import Asked
 from harness._errors import WorldError
+from harness._explaining import Explaining
+from harness._outcome import Outcome
 from harness._pool import leftovers
-from harness._supervisor import Outcome, Supervisor
+from harness._supervisor import Supervisor
 from harness.launch._forkserver import LaunchError, server_for
 from harness.launch._rank import CURRENT_TEST
 from harness.launch._spec import WorldSpec
 from harness.layout import DEFAULT_ORDER, Layout
-from harness.report import WIDTH_IN_PYTEST, Run, render
-from harness.verdict import Finding
 
 if TYPE_CHECKING:
     from harness._budget import Lease
-    from harness.explain import Explanation
-
-LEAST_BUDGET = 0.5
-
-MOST_AGAIN = 32
-MOST_BYTES_AGAIN = 16 << 20
-"""A second run repeats so many functions at most, of so many bytes together, arguments included."""
 
 
 class World:
@@ -86,32 +84,25 @@ class World:
         explain: str | None = None,
     ) -> None:
         self.layout = Layout(dp, cp, tp=tp, pp=pp, ep=ep, etp=etp, order=order)
-        self.timeout = _checked_timeout(timeout)
-        self._threads = _checked_count("threads", threads)
-        self._env = dict(env or {})
-        checked: dict[Any, Any] = dict(self._env)
-        for name, value in checked.items():
-            if not isinstance(name, str) or not isinstance(value, (str, type(None))):
-                raise TypeError(
-                    f"env: names and values are text (or None, to remove one), not "
-                    f"{name!r}: {value!r}; write {name!r}: {str(value)!r}"
-                )
-        self._seed = seed
-        self._hash_seed = hash_seed
-        self._compile = compile
-        self._stub_modules = stub_modules
-        self._shadow_megatron = shadow_megatron
-        self._record = record
+        self.timeout = _deadline.checked(timeout)
+        self._asked = Asked(
+            layout=self.layout,
+            threads=threads,
+            env=dict(env or {}),
+            seed=seed,
+            hash_seed=hash_seed,
+            compile=compile,
+            stub_modules=stub_modules,
+            shadow_megatron=shadow_megatron,
+            record=record,
+        )
+        self._explaining = Explaining(explain, recorded=record)
         self._buffered_sends = buffered_sends
         self._pool = _settings.current.pool if reuse else None
         self._watched = self._pool is not None
         self._shared = False
         self._afresh = False
         self._left: tuple[tuple[str, ...], ...] = ()
-        if explain is not None and explain not in _settings.EXPLAIN:
-            raise ValueError(f"explain: one of {', '.join(_settings.EXPLAIN)}, not {explain!r}")
-        self._explain = explain
-        self._earlier: list[bytes] = []
         self._supervisor: Supervisor | None = None
         self._lease: Lease | None = None
         self._key: tuple[WorldSpec, bool] | None = None
@@ -172,12 +163,13 @@ class World:
         if self._supervisor is not None:
             return
         _environment.refuse_where_ranks_cannot_start()
-        self._check_debugged()
+        _debugging.check(_settings.current.console, self.world_size)
         self._reserve()
         try:
-            settings = _settings.current
-            timeout = self._deadline()[0] if settings.console is None else GROUP_TIMEOUT
-            spec = self._spec(settings, timeout)
+            debugged = _settings.current.console is not None
+            spec = self._asked.spec(
+                _debugging.GROUP_TIMEOUT if debugged else _deadline.of_run(self.timeout)[0]
+            )
             self._supervisor = self._taken(spec) or self._launched(spec)
         finally:
             if self._supervisor is None:
@@ -194,7 +186,7 @@ class World:
         __tracebackhide__ = True
         payload = _shipping.pack(function, args, kwargs, _settings.current.shipped())
         self._function = _name_of(function)
-        self._remember(payload)
+        self._explaining.remember(payload)
         self.start()
         self._reserve()
         try:
@@ -231,7 +223,7 @@ class World:
 
     def _run(self, payload: bytes) -> list[Any]:
         __tracebackhide__ = True
-        seconds, limit, note = self._deadline()
+        seconds, limit, note = _deadline.of_run(self.timeout)
         assert self._supervisor is not None
         afresh, self._afresh = self._afresh, False
         try:
@@ -256,25 +248,8 @@ class World:
             self._stop()  # Ctrl-C: no rank stays behind
             raise
         if outcome.measured:
-            self._keep_measured(outcome.measured)
+            _coverage.keep(outcome.measured)
         return self._conclude(outcome, note)
-
-    def _keep_measured(self, measured: tuple[tuple[Any, ...], ...]) -> None:
-        keep = _settings.current.on_measured
-        if keep is not None:
-            keep(measured)
-            return
-        here = _coverage.Gathered()
-        here.add(measured)
-        here.merge()
-
-    def _check_debugged(self) -> None:
-        console = _settings.current.console
-        if console is not None and console.rank >= self.world_size:
-            raise RuntimeError(
-                f"--world-pdb={console.rank}: this world has {self.world_size} ranks, 0 to "
-                f"{self.world_size - 1}; give one of them, or select the test to debug with -k"
-            )
 
     def _stop(self) -> str:
         """End the ranks; returns which of them had died since the last run."""
@@ -305,7 +280,7 @@ class World:
     def _renew(self) -> None:
         """Another test begins: the next function finds the ranks seeded as at their start."""
         self._afresh = True
-        self._earlier.clear()
+        self._explaining.forget()
 
     @property
     def _dirt(self) -> str:
@@ -315,8 +290,8 @@ class World:
     def _tell_dirt(self) -> None:
         tell = _settings.current.on_dirty
         if tell is not None:
-            axes = {name: getattr(self.layout, name) for name in ("dp", "cp", "tp", "pp", "ep")}
-            given = ", ".join(f"{n}={v}" for n, v in axes.items() if v > 1 or n in ("dp", "cp"))
+            sizes = _conclusion.sizes(self.layout).items()
+            given = ", ".join(f"{n}={v}" for n, v in sizes if v > 1 or n in ("dp", "cp"))
             tell(f"world({given}): {self._dirt}")
 
     def _forsake(self) -> Supervisor | None:
@@ -328,17 +303,12 @@ class World:
     def _reserve(self) -> None:
         budget = _settings.current.budget
         if budget is not None and self._lease is None:
-            self._lease = budget.acquire(self.world_size, self._patience())
+            self._lease = budget.acquire(self.world_size, _deadline.patience())
 
     def _release(self) -> None:
         if self._lease is not None:
             self._lease.release()
             self._lease = None
-
-    def _patience(self) -> float:
-        """Seconds that this test can wait for other processes to end their worlds."""
-        bound = _settings.current.bound()
-        return float("inf") if bound is None else max(0.0, bound[0] / 2)
 
     def _conclude(self, outcome: Outcome, note: str) -> list[Any]:
         __tracebackhide__ = True
@@ -350,14 +320,15 @@ class World:
             self._stop()
             self._ended = "this world could not be started"
             said = server_for(settings.preload).last_words()
-            raise RuntimeError(f"{outcome.trouble}. {said}{_printed(outcome)}".rstrip())
-        errors = [finding for finding in outcome.findings if finding.level == "error"]
-        run = self._told(outcome)
+            raise RuntimeError(f"{outcome.trouble}. {said}{_conclusion.printed(outcome)}".rstrip())
+        errors = outcome.errors
+        run = _conclusion.run_of(outcome, self.layout, self._function)
         if errors:
             lease, self._lease = self._lease, None  # the second run takes the place of the first
             try:
                 self._stop()
-                run = replace(run, explanation=self._explanation(run))
+                made = self._explaining.explanation(run, self._asked.spec, self._buffered_sends)
+                run = replace(run, explanation=made)
             finally:
                 self._lease = lease
                 self._release()
@@ -365,216 +336,13 @@ class World:
             settings.on_run(run)
         if errors:
             self._ended = f"this world ended with: {errors[0].summary}"
-            text = render(run, width=WIDTH_IN_PYTEST, verbosity=max(0, settings.detail))
-            if note and errors[0].kind == "straggler":
-                text += f"\n{note}"
-            if settings.on_output is None:
-                text += _printed(outcome)
-            raise WorldError(
-                text,
-                outcome.findings,
-                exceptions=_exceptions(outcome),
-                stacks=outcome.stacks,
-                output=outcome.output,
-                seconds_to_verdict=outcome.to_verdict,
-                run=run,
-            )
-        _warn(outcome, run, settings.detail)
-        _apply_outcomes(outcome)
-        return [_result(rank, data) for rank, data in enumerate(outcome.results)]
-
-    def _remember(self, payload: bytes) -> None:
-        """Keep what has run, for a second run has to do all of it again."""
-        self._earlier.append(payload)
-        if len(self._earlier) > MOST_AGAIN or sum(map(len, self._earlier)) > MOST_BYTES_AGAIN:
-            del self._earlier[:-1]
-
-    def _explanation(self, run: Run) -> Explanation | None:
-        """Where the ranks took different ways, from a second run; None where none is made."""
-        settings = _settings.current
-        mode = self._explain or settings.explain
-        if mode == "never" or not self._record or settings.console is not None:
-            return None  # a second run would open the debugger again
-        from harness._rerun import Again, explained, failed
-
-        bound = settings.bound()
-        try:
-            again = Again(
-                self._spec(settings, run.ended - run.began),  # its bound is what is left
-                settings.preload,
-                self._earlier,
-                self._buffered_sends,
-                os.environ.get(CURRENT_TEST, ""),
-                run.ended - run.began,
-                float("inf") if bound is None else bound[0] - margin_of(bound[1]),
-            )
-            return explained(run, again, mode)
-        except Exception as error:
-            return failed(
-                error
-            )  # the verdict on the first run stands, whatever becomes of this one
-
-    def _told(self, outcome: Outcome) -> Run:
-        """The run as reports read it."""
-        axes = ("dp", "cp", "tp", "pp", "ep")
-        return Run(
-            findings=tuple(outcome.findings),
-            world_size=self.world_size,
-            layout={name: getattr(self.layout, name) for name in axes},
-            records=outcome.records,
-            left_out=outcome.left_out,
-            began=outcome.began,
-            ended=outcome.ended_at,
-            test=os.environ.get(CURRENT_TEST, "").rpartition(" ")[0],
-            function=self._function,
-            output=tuple(outcome.output),
-        )
-
-    def _deadline(self) -> tuple[float, float, str]:
-        """The seconds a run may take, when it must have ended, and why it may be cut short."""
-        asked = self.timeout if self.timeout is not None else _settings.current.timeout
-        bound = _settings.current.bound()
-        if bound is None:
-            return asked, float("inf"), ""
-        left, whole = bound
-        margin = margin_of(whole)
-        seconds = left - margin
-        limit = time.monotonic() + seconds
-        if asked <= seconds:
-            return asked, limit, ""
-        if seconds < LEAST_BUDGET:
-            raise RuntimeError(
-                f"pytest-timeout ({whole:g} s) leaves this test {max(left, 0):.1f} s, too little "
-                f"for a world, which must end {margin:g} s before it to say what happened: "
-                "raise the timeout of this test"
-            )
-        return (
-            seconds,
-            limit,
-            (
-                f"note: the world's deadline of {asked:g} s was cut to {seconds:.1f} s, to end before "
-                f"the pytest-timeout of this test ({whole:g} s)"
-            ),
-        )
-
-    def _spec(self, settings: _settings.Settings, timeout: float) -> WorldSpec:
-        stubs = settings.stub_modules if self._stub_modules is None else self._stub_modules
-        return WorldSpec(
-            layout=self.layout,
-            timeout=max(timeout, 1.0),
-            env=_environment.of_ranks(settings, self._env, self._threads, self._compile),
-            path=tuple(sys.path),
-            cwd=os.getcwd(),
-            seed=settings.seed if self._seed is None else self._seed,
-            threads=self._threads,
-            hash_seed=self._hash_seed,
-            record=self._record,
-            shadow_megatron=self._shadow_megatron,
-            stub_modules=stubs,
-            log_level=settings.log_level,
-            open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            verbosity=settings.verbosity,
-            debug_rank=None if settings.console is None else settings.console.rank,
-        )
-
-
-def margin_of(whole: float) -> float:
-    """The seconds before its pytest-timeout in which a test must be over, to say what happened."""
-    return max(0.5, min(5.0, 0.1 * whole))
-
-
-def _checked_timeout(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"timeout: seconds as a number, not {timeout!r}")
-    if not 0 < timeout < float("inf"):
-        raise ValueError(f"timeout: a number of seconds above 0, not {timeout!r}; say timeout=30")
-    return float(timeout)
-
-
-def _checked_count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: a whole number, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{name}: at least 1, not {value!r}")
-    return value
+            raise _conclusion.error_of(outcome, run, note)
+        _conclusion.warn(outcome, run)
+        _conclusion.apply_outcomes(outcome)
+        return _conclusion.results(outcome)
 
 
 def _name_of(function: Callable[..., Any]) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     return getattr(function, "__qualname__", type(function).__name__)
-
-
-def _exceptions(outcome: Outcome) -> dict[int, BaseException]:
-    found: dict[int, BaseException] = {}
-    for rank, (data, ended) in enumerate(zip(outcome.results, outcome.ended, strict=True)):
-        if data and ended is not None and ended.how in ("raised", "failed"):
-            try:
-                error = _shipping.unpack(data)
-            except Exception:
-                continue  # its text is in the report all the same
-            if isinstance(error, BaseException):
-                found[rank] = error
-    return found
-
-
-def _result(rank: int, data: bytes) -> Any:
-    try:
-        return _shipping.unpack(data)
-    except Exception as error:
-        raise TypeError(
-            f"the result of rank {rank} cannot be read in the pytest process: "
-            f"{type(error).__name__}: {error}. Return plain values or tensors."
-        ) from error
-
-
-def _apply_outcomes(outcome: Outcome) -> None:
-    """A skip or xfail on a rank is the test's, as no rank waits for that one."""
-    __tracebackhide__ = True
-    for how in ("skipped", "xfailed"):
-        said = {e.rank: e.message for e in outcome.ended if e is not None and e.how == how}
-        if said:
-            import pytest
-
-            ranks = "" if len(said) == len(outcome.ended) else f"rank {min(said)}: "
-            message = ranks + next(iter(said.values()))
-            if how == "skipped":
-                pytest.skip(message)
-            pytest.xfail(message)
-
-
-def _warn(outcome: Outcome, run: Run, detail: int) -> None:
-    __tracebackhide__ = True
-    import warnings
-
-    for finding in outcome.findings:
-        alone = replace(run, findings=(finding,), explanation=None)
-        text = render(alone, width=WIDTH_IN_PYTEST, verbosity=detail)
-        warnings.warn(WorldWarning(text, [finding]), stacklevel=5)
-    for note in outcome.notes:
-        warnings.warn(WorldWarning(note), stacklevel=5)
-
-
-class WorldWarning(UserWarning):
-    """A suspicion that could not be proved, or something that the recorder cannot see.
-
-    ``findings`` are the suspicion as data.
-    """
-
-    __module__ = "harness"
-
-    def __init__(self, text: str, findings: Sequence[Finding] = ()) -> None:
-        super().__init__(text)
-        self.findings = tuple(findings)
-
-
-def _printed(outcome: Outcome) -> str:
-    """What the ranks printed, for where no pytest shows it in sections of its own."""
-    parts = []
-    for rank, streams in enumerate(outcome.output):
-        for name, text in streams.items():
-            if text.strip():
-                parts.append(f"\n--- {name} of rank {rank} ---\n{text[-2000:].rstrip()}")
-    return "".join(parts)

@@ -7,8 +7,11 @@ an expression would run (a property, an operator of a class, a function) is neve
 
 from __future__ import annotations
 
+import abc
 import ast
 import builtins
+import collections
+import enum
 import functools
 import math
 import operator
@@ -61,7 +64,13 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes)
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_CONTAINERS = (tuple, list, set, frozenset, dict, range, torch.Size, *_VIEWS)
+MAPPINGS: tuple[type, ...] = (
+    *(dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
+)
+_CONTAINERS = (
+    *(tuple, list, set, frozenset, range, torch.Size, collections.deque),
+    *(MAPPINGS + _VIEWS),
+)
 
 _FUNCTIONS: frozenset[Any] = frozenset(
     {
@@ -127,7 +136,7 @@ _TENSOR_ATTRIBUTES = frozenset(
     ]
 )
 _METHODS: dict[type, frozenset[str]] = {
-    dict: frozenset(["get", "keys", "values", "items"]),
+    **dict.fromkeys(MAPPINGS, frozenset(["get", "keys", "values", "items"])),
     str: frozenset(
         ["startswith", "endswith", "lower", "upper", "strip", "split", "isdigit", "find", "count"]
     ),
@@ -222,8 +231,11 @@ def _identical(value: Any) -> bool:
         return False  # a DTensor's truth may take a collective
     if kind.__module__.split(".")[0] in ("torch", "numpy"):
         return not hasattr(kind, "__len__")
-    return kind.__eq__ is object.__eq__ and not (
-        hasattr(kind, "__bool__") or hasattr(kind, "__len__")
+    hashes = kind.__hash__ in (object.__hash__, enum.Enum.__hash__)
+    return (
+        kind.__eq__ is object.__eq__
+        and hashes
+        and not (hasattr(kind, "__bool__") or hasattr(kind, "__len__"))
     )
 
 
@@ -250,6 +262,8 @@ def _attribute(value: Any, name: str) -> Any:
     kind = type(value)
     if kind.__module__ == "harness.layout":
         return getattr(value, name)
+    if kind.__getattribute__ not in _GETTERS:
+        raise Unsafe(name)
     if isinstance(value, types.ModuleType):
         found = vars(value).get(name)
         if found is None:
@@ -275,6 +289,13 @@ def _attribute(value: Any, name: str) -> Any:
     raise Unsafe(name)
 
 
+_GETTERS: tuple[Any, ...] = (
+    object.__getattribute__,
+    type.__getattribute__,
+    types.ModuleType.__getattribute__,
+)
+
+
 def _of_module(module: torch.nn.Module, name: str) -> Any:
     for part in ("_parameters", "_buffers", "_modules"):
         if name in module.__dict__.get(part, ()):
@@ -291,7 +312,11 @@ def _item(value: Any, index: ast.expr, of: Callable[[ast.expr], Any]) -> Any:
         at = slice(*(None if part is None else of(part) for part in parts))
     else:
         at = of(index)
-    if type(value) in (list, tuple, dict, str, range, torch.Size) or _computable(value):
+    if type(value) in MAPPINGS and (_is_harmless(at) or _identical(at)):
+        if at not in value:  # nor is it filled in
+            raise Unsafe("a key that is not there")
+        return value[at]
+    if type(value) in (list, tuple, str, range, torch.Size) or _computable(value):
         return value[at]
     raise Unsafe(type(value).__name__)
 
@@ -332,7 +357,7 @@ def _call(node: ast.Call, of: Callable[[ast.expr], Any]) -> Any:
         given = [of(a) for a in node.args]
         named = {str(k.arg): of(k.value) for k in node.keywords}
         for value in (*given, *named.values()):
-            if not (_is_harmless(value) or isinstance(value, type)):
+            if not (_is_harmless(value) or type(value) in (type, abc.ABCMeta)):
                 raise Unsafe(type(value).__name__)
         return given, named
 
@@ -353,22 +378,31 @@ def _call(node: ast.Call, of: Callable[[ast.expr], Any]) -> Any:
         known = False
     if not known and not _is_query(function):
         raise Unsafe("a function that may do anything")
+    if function is isinstance and len(node.args) == 2:
+        return _is_instance(of(node.args[0]), of(node.args[1]))
     given, named = arguments()
     with torch.no_grad():
         return function(*given, **named)
+
+
+def _is_instance(value: Any, classes: Any) -> bool:
+    """By the class alone: what a metaclass or a ``__class__`` of the user's would say is not asked."""
+    if not isinstance(classes, (tuple, list)):
+        classes = [classes]
+    if not all(type(c) is type or c.__module__.startswith("torch.") for c in classes):
+        raise Unsafe("a class with a say in what is an instance of it")
+    return any(known in type(value).__mro__ for known in classes)
 
 
 def _is_harmless(value: Any) -> bool:
     """Whether functions and comparisons that are handed it run no code of the user's."""
     if isinstance(value, _SCALARS):
         return _own_class(value)
-    if type(value) is dict:
+    if type(value) in MAPPINGS:
         return _few(value) and all(map(_is_harmless, (*value.keys(), *value.values())))
     if type(value) in _CONTAINERS:
-        return isinstance(value, range) or (_few(value) and all(map(_is_harmless, value)))
-    return is_tensor(value) or isinstance(
-        value, (torch.dtype, torch.device, dist.ProcessGroup, torch.nn.Module)
-    )
+        return _few(value) and (isinstance(value, range) or all(map(_is_harmless, value)))
+    return is_tensor(value) or isinstance(value, (torch.dtype, torch.device, dist.ProcessGroup))
 
 
 def _few(value: Any) -> bool:

@@ -28,7 +28,7 @@ def explain(finding: Finding, records: Sequence[Record], paths: Mapping[int, Pat
 def _reason(finding: Finding, places: Sequence[Divergence], paths: Mapping[int, Path]) -> str:
     """Why no place is named."""
     if any(path.full for path in paths.values()):
-        return "the ranks made too many steps in the second run to keep them all"
+        return "the ranks made too many steps in the second run to follow them all in time"
     for frame in (frame for side in finding.sides for frame in side.stack[:1]):
         if function_at(frame.file, frame.function, frame.line) is None:
             return f"the source of {frame.file} cannot be read"
@@ -72,6 +72,8 @@ def _candidates(
             for other in numbers:
                 if rank != other:
                     yield from _pair(rank, other, numbers, paths)
+    if finding.kind == "missing_participant":
+        yield from _shifted(finding, records, paths)
     yield from order_parting(finding, records, paths)
 
 
@@ -156,6 +158,8 @@ def _shifted(
             mine, theirs = sequences[rank], sequences[other]
             names = {mark.name: i for i, mark in enumerate(mine)}
             made = {mark.name for mark in theirs}
+            if finding.kind == "missing_participant" and not made <= names.keys():
+                continue  # more than one went another way: which of them is to blame?
             for place, mark in enumerate(mine[: len(theirs)]):
                 later = names.get(theirs[place].name, -1)
                 if mark.name not in made and later > place:

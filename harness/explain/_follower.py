@@ -6,7 +6,9 @@ Runs in a rank. Python's two ways of telling of such events (`_tracer`, `_monito
 from __future__ import annotations
 
 import contextlib
+import dis
 import threading
+import time
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -20,6 +22,9 @@ from harness.explain._trace import Captures, TracePlan, TraceWriter
 from harness.record._stacks import is_users
 
 MOST_CAPTURES = 20_000
+SECONDS_AT_A_LINE = 0.2
+SECONDS = 0.6
+"""Values of large tensors take time: so much is spent on those of one line, and on all of them."""
 LONGEST_MESSAGE = 200
 
 _GENERATOR = 0x20 | 0x80 | 0x200
@@ -29,23 +34,39 @@ _GENERATOR = 0x20 | 0x80 | 0x200
 class _Code:
     """What is known of a code object that is followed."""
 
-    __slots__ = ("captures", "jumps", "note", "resumes")
+    __slots__ = ("captures", "code", "ends", "jumps", "note", "resumes", "spent")
 
     def __init__(self, note: int, captures: Captures, code: CodeType) -> None:
         self.note = note
+        self.code = code
         self.captures = captures
+        self.spent: dict[int, float] = {}
+        self.ends: frozenset[int] | None = None
         self.resumes = bool(code.co_flags & _GENERATOR)
         self.jumps = _tests(code) if code.co_name in _COMPREHENSIONS else frozenset()
+
+    def ends_at(self, offset: int) -> bool:
+        """Whether a `StopIteration` there is the end of a loop, and nothing that was raised."""
+        if self.ends is None:
+            self.ends = _instructions(self.code, _END)
+        return offset in self.ends
 
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
+_END = ("FOR_ITER", "SEND", "END_SEND", "GET_ANEXT", "END_ASYNC_FOR", "YIELD_FROM")
+
+
 def _tests(code: CodeType) -> frozenset[int]:
     """Where a comprehension decides whether to take an element."""
-    import dis
+    return _instructions(code, ("JUMP_IF",))
 
-    return frozenset(i.offset for i in dis.get_instructions(code) if "JUMP_IF" in i.opname)
+
+def _instructions(code: CodeType, names: tuple[str, ...]) -> frozenset[int]:
+    return frozenset(
+        i.offset for i in dis.get_instructions(code) if any(name in i.opname for name in names)
+    )
 
 
 class Frame:
@@ -69,6 +90,7 @@ class Follower:
         self._codes: dict[int, tuple[CodeType, _Code | None]] = {}
         self._suspended: dict[int, Frame] = {}
         self._captured = 0
+        self._spent = 0.0
         self._frames = 0
         self._thread = threading.get_ident()
         self.stack: list[Frame] = []
@@ -125,8 +147,13 @@ class Follower:
         if capture is not None:
             self._values(frame, capture[0])
 
-    def raised(self, frame: Frame, error: BaseException, step: TracebackType | None) -> None:
-        """An exception passes through."""
+    def raised(self, frame: Frame, error: BaseException, step: TracebackType | None) -> bool:
+        """An exception passes through; False for one by which a loop or a generator ends."""
+        if isinstance(error, GeneratorExit):
+            return False
+        stop = isinstance(error, (StopIteration, StopAsyncIteration))
+        if stop and frame.code.ends_at(frame.frame.f_lasti):
+            return False
         try:
             text = str(error)[:LONGEST_MESSAGE]
         except Exception:
@@ -143,6 +170,7 @@ class Follower:
         capture = frame.code.captures.get(frame.last)
         if capture is not None:
             self._values(frame, capture[0])
+        return True
 
     def returned(self, code: CodeType, value: Any) -> None:
         """A function that is not followed, called by a followed one, hands back its result."""
@@ -161,9 +189,13 @@ class Follower:
         return bool(self.stack) and self.stack[-1].last in self.stack[-1].code.captures
 
     def _values(self, frame: Frame, texts: tuple[str, ...]) -> None:
-        if self._captured >= MOST_CAPTURES:
+        line, spent = frame.frame.f_lineno, frame.code.spent
+        if self._captured >= MOST_CAPTURES or self._spent > SECONDS:
+            return
+        if spent.get(line, 0.0) > SECONDS_AT_A_LINE:
             return
         self._captured += 1
+        began = time.perf_counter()
         inner = frame.frame
         own, everywhere = inner.f_locals, inner.f_globals
         found = []
@@ -180,6 +212,9 @@ class Follower:
         note = self._writer.note(tuple(found))
         if note is not None:
             self._add(trace.VALUES, frame.number, note)
+        took = time.perf_counter() - began
+        spent[line] = spent.get(line, 0.0) + took
+        self._spent += took
 
     def _add(self, kind: int, frame: int, number: int) -> None:
         if not self.full and not self._writer.add(kind, frame, number):

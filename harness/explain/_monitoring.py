@@ -11,7 +11,6 @@ from typing import Any
 
 from harness.explain._follower import Follower, Frame
 
-ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 _FREE_IDS = (3, 4, 1, 2, 5, 0)
 
 
@@ -71,7 +70,7 @@ class _Monitor:
 
     def raised(self, code: CodeType, offset: int, error: BaseException) -> None:
         made = self._frame(sys._getframe(1))
-        if made is not None and not isinstance(error, ENDS):
+        if made is not None:
             self._follower.raised(made, error, error.__traceback__)
 
     def branched(self, code: CodeType, offset: int, target: int) -> Any:

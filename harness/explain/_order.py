@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from harness.explain._parting import Parting
+from harness.explain._parting import Parting, differences
 from harness.explain._paths import Mark, Path, Point, Spot, Visit
 from harness.explain._plan import decisions
 from harness.explain._source import COMPREHENSIONS, Comprehension
@@ -31,30 +32,120 @@ def order_parting(
             same = next((m for m in way.marks.values() if m.name == mine.name), None)
             call = None if same is None else calls.get((rank, same.number))
             if call is not None:
-                yield from _loops(own, call, mine, paths[side.rank], way)
+                yield from _loops(_Pair(own, call, mine, paths[side.rank], way, calls.values()))
 
 
-def _loops(own: Call, call: Call, mark: Mark, mine: Path, theirs: Path) -> Iterator[Parting]:
-    spots = list(mark.chain)
-    for a, b in zip(reversed(own.stack), reversed(call.stack), strict=False):
+@dataclass(frozen=True)
+class _Pair:
+    """A call that two ranks make at the same point, each in its way."""
+
+    own: Call
+    other: Call
+    mark: Mark
+    mine: Path
+    theirs: Path
+    calls: Collection[Call]
+
+
+def _loops(pair: _Pair) -> Iterator[Parting]:
+    spots = list(pair.mark.chain)
+    for a, b in zip(reversed(pair.own.stack), reversed(pair.other.stack), strict=False):
         if (a.file, a.line, a.function) != (b.file, b.line, b.function):
             return
-        spot = _spot_of(a, spots, mine)
+        spot = _spot_of(a, spots, pair.mine)
         if spot is None:
             continue
-        differ = [n for (n, v), (_, w) in zip(a.loop, b.loop, strict=False) if v != w]
-        if not differ:
-            continue
-        found = _loop(differ[0], spot, spots, mine)
+        names = [n for (n, v), (_, w) in zip(a.loop, b.loop, strict=False) if v != w]
+        found = _loop(names[0], spot, spots, pair.mine) if names else None
         if found is None:
             continue
-        context, point = found
-        values = [
-            w.visits[context].values.get(point) for w in (mine, theirs) if context in w.visits
-        ]
-        if len(values) == 2 and values[0] and values[0] == values[1]:
-            continue  # the same things in the same order
-        yield Parting(context, point, "order")
+        if _decides(pair, found, spot, a, names[0]):
+            yield Parting(*found, "order")
+        return
+
+
+def _decides(pair: _Pair, loop: Spot, spot: Spot, frame: Frame, name: str) -> bool:
+    """Whether the call differs because the loop does, as far as that can be told.
+
+    Ranks walk over data of their own by design. So both must walk over some of the same things, the
+    call must be about them, and nothing else may have come out differently in this pass.
+    """
+    names, over = _bound(pair.mine, loop, name)
+    held = [_held(way, loop) for way in (pair.mine, pair.theirs)]
+    if held[0] and held[0] == held[1] and not any(_partial(text) for text in held[0].values()):
+        return False  # the same things in the same order
+    mine, theirs = (
+        _walked(values, over) | _passed(pair.calls, call.rank, frame, name)
+        for values, call in zip(held, (pair.own, pair.other), strict=True)
+    )
+    numbers = all(each.lstrip("-").isdigit() for each in mine | theirs)
+    known = all(over in values and not _partial(values[over]) for values in held)
+    used = bool(names & _names(pair.mine.visits[spot[0]].steps[spot[1]].node))
+    common = bool(mine & theirs)
+    if not used and (numbers or not common):
+        return False
+    if not common and (numbers or known):
+        return False
+    return not any(_in_pass(f, pair, loop, spot) for f in differences(pair.mine, pair.theirs))
+
+
+def _in_pass(found: Parting, pair: _Pair, loop: Spot, spot: Spot) -> bool:
+    """Whether a difference is on the way from the head of the loop to the call."""
+    context, point = found.context, found.point
+    if context != loop[0]:
+        inner = [each for each, _ in pair.mark.chain]
+        return context in inner and inner.index(context) > inner.index(loop[0])
+    visit = pair.mine.visits[context]
+    around = visit.steps[loop[1]].loops
+    passes = len(loop[1])
+    return (
+        visit.steps[loop[1]].loop is not None
+        and point[:2] != loop[1][:2]
+        and visit.steps[point].loops[: len(around)] == around
+        and point[2:passes] == spot[1][2:passes]
+    )
+
+
+def _held(way: Path, loop: Spot) -> Mapping[str, str]:
+    """What is known of what the loop walks over."""
+    visit = way.visits.get(loop[0])
+    return {} if visit is None else visit.values.get(loop[1], {})
+
+
+def _partial(text: str) -> bool:
+    """Whether a text leaves out some of what it is about."""
+    return "..." in text or text.endswith(" object")
+
+
+def _walked(values: Mapping[str, str], over: str) -> set[str]:
+    """The elements that are shown of what is walked over, or of all that may be that."""
+    texts = [values[over]] if over in values else values.values()
+    shown = (part for t in texts for part in t.partition(": ")[2].removesuffix(", ...").split(", "))
+    return {each.strip("'") for each in shown if each and "..." not in each}
+
+
+def _passed(calls: Collection[Call], rank: int, frame: Frame, name: str) -> set[str]:
+    """The values that the loop's variable had as the rank made calls."""
+    return {
+        value
+        for call in calls
+        if call.rank == rank
+        for each in call.stack
+        if (each.file, each.function) == (frame.file, frame.function)
+        for other, value in each.loop
+        if other == name
+    }
+
+
+def _bound(way: Path, loop: Spot, name: str) -> tuple[set[str], str]:
+    """The names that the loop binds together with this one, and what it walks over."""
+    node = way.visits[loop[0]].steps[loop[1]].node
+    for part in ast.walk(node):
+        if isinstance(part, ast.For | ast.AsyncFor | ast.comprehension):
+            names = _names(part.target)
+            if name in names:
+                return names, ast.unparse(part.iter)
+    return {name}, ""
 
 
 def _spot_of(frame: Frame, spots: list[Spot], way: Path) -> Spot | None:

@@ -7,9 +7,11 @@ outcome, a loop that ended earlier, an exception on one of them. Else nothing is
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.explain._arms import arm
 from harness.explain._paths import Context, Mark, Path, Point, Spot, Visit
 from harness.explain._plan import Decision, decisions, expressions
 from harness.explain._source import Comprehension, Step
@@ -35,7 +37,7 @@ def parting(goer: Path, mark: Mark, other: Path) -> Parting | None:
         return None
     # Both came to the statement of the call; the decision is within it.
     spot = mark.chain[-1]
-    if other.visits[spot[0]].marks.get(spot[1], 0) > mark.ordinal:
+    if other.full or other.visits[spot[0]].marks.get(spot[1], 0) > mark.ordinal:
         return None
     return _decided(goer, other, _Fork(spot, spot))
 
@@ -49,7 +51,7 @@ def parting_before(goer: Path, chain: tuple[Spot, ...], other: Path) -> Parting 
 def failure(raiser: Path, chain: tuple[Spot, ...], other: Path) -> Parting | None:
     """Where the ways parted that led to an exception, or the statement that raised on one only."""
     found = parting_before(raiser, chain, other)
-    if found is not None or not chain:
+    if found is not None or not chain or other.full:
         return found
     context, point = chain[-1]
     if not other.been_at((context, point)) or point in other.visits[context].raised:
@@ -72,6 +74,8 @@ class _Fork:
 
 
 def _fork(goer: Path, chain: tuple[Spot, ...], other: Path) -> _Fork | None:
+    if other.full:  # it may have come there later
+        return None
     outer: Spot | None = None
     for context, point in chain:
         theirs = other.visits.get(context)
@@ -94,8 +98,14 @@ def _decided(goer: Path, other: Path, fork: _Fork) -> Parting | None:
     step = mine.steps[point]
     if (point in theirs.raised) != (point in mine.raised):
         return _deeper(goer, other, fork.last, step)
+    raised = _raised_before(mine, point) if step.kind == "except" else point
+    errors = {visit.raised[raised].error for visit in (mine, theirs) if raised in visit.raised}
+    if len(errors) > 1:
+        return _otherwise(goer, other, (context, raised))
     if fork.missed == fork.last:
         return _within(goer, other, fork.last, step)
+    if step.kind == "comprehension" and theirs.left == "returned":
+        return Parting(context, point, "comprehension")  # who took its elements wanted no more
     if step.kind in COMPOUND:
         went, they_went = arm(mine, point), arm(theirs, point)
         if went and they_went and went != they_went and not _on_its_way(theirs, step, fork, mine):
@@ -142,6 +152,21 @@ def _deeper(goer: Path, other: Path, spot: Spot, step: Step) -> Parting:
     return Parting(*spot, "assert" if step.kind == "assert" else "try")
 
 
+def _raised_before(visit: Visit, handler: Point) -> Point:
+    """The statement whose exception came to a handler."""
+    before = visit.order[: visit.points[handler]]
+    return next((p for p in reversed(before) if p in visit.raised), handler)
+
+
+def _otherwise(goer: Path, other: Path, spot: Spot) -> Parting:
+    """Both raised, but not the same: where they parted on the way to that."""
+    for chain in sorted((c for c in goer.failures if spot in c), key=len, reverse=True):
+        found = parting_before(goer, chain[chain.index(spot) :], other)
+        if found is not None:
+            return found
+    return Parting(*spot, "try")
+
+
 def _within(goer: Path, other: Path, spot: Spot, step: Step) -> Parting | None:
     """A decision within one statement: a condition, a short circuit, another function called."""
     context, point = spot
@@ -166,16 +191,19 @@ def _within(goer: Path, other: Path, spot: Spot, step: Step) -> Parting | None:
 
 def _differs(node: Decision, values: Values, others: Values) -> bool | None:
     """Whether a decision within a statement came out differently; None if that is not known."""
-    if isinstance(node, Comprehension):
-        texts = expressions(node.generators[0].iter)
-    elif isinstance(node, ast.IfExp):
-        texts = [ast.unparse(node.test)]
-    else:
-        texts = [ast.unparse(value) for value in node.values[:-1]]
+    texts = _deciding(node)
     known = [text for text in texts if text in values and text in others]
     if any(values[text] != others[text] for text in known):
         return True
     return None if len(known) < len(texts) else False
+
+
+@functools.lru_cache(maxsize=4096)
+def _deciding(node: Decision) -> list[str]:
+    if isinstance(node, Comprehension):
+        return expressions(node.generators[0].iter)
+    tests = [node.test] if isinstance(node, ast.IfExp) else node.values[:-1]
+    return [ast.unparse(test) for test in tests]
 
 
 def _registered(goer: Path, other: Path, spot: Spot) -> Parting | None:
@@ -214,24 +242,6 @@ def kind_of(node: Decision) -> str:
     if isinstance(node, ast.BoolOp):
         return "and" if isinstance(node.op, ast.And) else "or"
     return "comprehension"
-
-
-def arm(visit: Visit, point: Point) -> str:
-    """Which way a rank took at the head of a compound statement; empty if it cannot be told.
-
-    ``"body"``, ``"else"`` (the other way, be there an ``else`` or not), ``"raised"``.
-    """
-    if point in visit.raised:
-        return "raised"
-    step = visit.steps[point]
-    following = visit.after(point)
-    if following is not None:
-        line = visit.steps[following].line
-        return "body" if step.body[0] <= line <= step.body[1] else "else"
-    if visit.left == "returned":
-        return "else"
-    # It comes again to where it was before: the head of the loop around it.
-    return "else" if visit.at != point and not visit.left else ""
 
 
 def differences(first: Path, second: Path) -> Iterator[Parting]:

@@ -8,6 +8,7 @@ same name, whatever else each of them did before.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,20 +64,23 @@ class Visit:
 
     def come_to(self, line: int) -> None:
         """A line begins."""
-        step = self.function.step_at(line)
+        step = self.function.steps.get(line)
         if step is None:
             return
-        before = None if self.at is None else self.steps[self.at]
         loop = step.loop
         if loop is not None:
+            before = None if self.at is None else self.steps[self.at]
             inside = before is not None and loop in before.loops
             again = self.passes.get(loop, -1) + 1
             # Other lines of the same head are part of the same pass.
             if before is step and line != step.line and step.kind != "comprehension":
                 again = self.passes.get(loop, 0)
             self.passes[loop] = again if inside else 0
-        column = getattr(step.node, "col_offset", 0)
-        point = (step.line, column, *(self.passes.get(each, 0) for each in step.loops))
+        passes = self.passes
+        around = step.loops
+        point: Point = step.place
+        if around:
+            point = (*point, *[passes.get(each, 0) for each in around])
         self.at = point
         if point not in self.points:
             self.points[point] = len(self.order)
@@ -124,41 +128,46 @@ class Contexts:
 class Path:
     """What one rank did, from its events."""
 
-    def __init__(self, rank: int, events: Iterable[Event], contexts: Contexts) -> None:
+    def __init__(
+        self, rank: int, events: Iterable[Event], contexts: Contexts, until: float = float("inf")
+    ) -> None:
         self.rank = rank
         self.visits: dict[Context, Visit] = {}
         self.marks: dict[int, Mark] = {}
         self.failures: list[tuple[Spot, ...]] = []
         """Where exceptions passed through, by time, each with the spots around it."""
         self.full = False
+        """Whether there was no room, or no time, for all of its events."""
         self.last: tuple[Spot, ...] = ()
         """Where the rank was when the trace ends, or when it left the outermost function."""
         self._contexts = contexts
         self._frames: dict[int, Visit] = {}
         self._stack: list[Visit] = []
         self._entering: tuple[int, Any] | None = None
-        for event in events:
-            self._take(event)
+        self._out_of_call: Raised | None = None
+        for number, event in enumerate(events):
+            if not number % 4096 and time.monotonic() > until:
+                self.full = True
+                break
+            self._take(*event)
         if self._stack:
             self.last = self._chain()
 
-    def _take(self, event: Event) -> None:
-        kind = event.kind
-        if kind == trace.PARENT:
-            return self._enter(self._frames.get(event.number))
+    def _take(self, kind: int, frame: int, number: int, note: Any) -> None:
         if self._entering is not None:
-            self._enter(None)
-        if kind == trace.FULL:
+            self._enter(self._frames.get(number) if kind == trace.PARENT else None)
+        visit = self._frames.get(frame)
+        if kind == trace.LINE:
+            if visit is not None:
+                visit.come_to(number)
+        elif kind == trace.FULL:
             self.full = True
         elif kind == trace.ENTER:
-            self._entering = event.frame, event.note
+            self._entering = frame, note
         elif kind == trace.CALL:
-            self._call(event.number)
-        else:
-            visit = self._frames.get(event.frame)
-            if visit is not None:
-                self._within(kind, event, visit)
-        return None
+            self._call(number)
+        elif visit is not None:
+            self._within(kind, number, note, visit)
 
     def _enter(self, parent: Visit | None) -> None:
         assert self._entering is not None
@@ -180,11 +189,9 @@ class Path:
         visit = self._frames[frame] = self.visits[context] = Visit(context, function)
         self._stack.append(visit)
 
-    def _within(self, kind: int, event: Event, visit: Visit) -> None:
-        if kind == trace.LINE:
-            visit.come_to(event.number)
-        elif kind == trace.LEAVE:
-            visit.left = "raised" if event.number else "returned"
+    def _within(self, kind: int, number: int, note: Any, visit: Visit) -> None:
+        if kind == trace.LEAVE:
+            visit.left = "raised" if number else "returned"
             if len(self._stack) == 1:
                 self.last = self._chain()
             while self._stack and self._stack.pop() is not visit:
@@ -195,13 +202,13 @@ class Path:
         elif visit.at is None:
             return
         elif kind == trace.RAISED:
-            visit.raised[visit.at] = Raised(*event.note)
+            visit.raised[visit.at] = Raised(*note)
             self.failures.append(self._chain())
         elif kind == trace.VALUES:
             held = visit.values.setdefault(visit.at, {})
-            held.update((text, value) for text, value in event.note if text not in held)
+            held.update((text, value) for text, value in note if text not in held)
         elif kind == trace.RETURNED:
-            name, value = event.note
+            name, value = note
             visit.values.setdefault(visit.at, {})[f"{name}()"] = value
 
     def _call(self, number: int) -> None:

@@ -6,9 +6,11 @@ Only the functions on the way to the calls in question are followed: all others 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 
 from harness.explain._source import (
+    DEFINITIONS,
     Comprehension,
     Function,
     Step,
@@ -47,14 +49,19 @@ def _functions(finding: Finding, records: Iterable[Record]) -> Iterator[Function
     stacks = [side.stack for side in finding.sides]
     stacks += [getattr(record, "stack", ()) for record in records]
     frames = dict.fromkeys((f.file, f.function, f.line) for stack in stacks for f in stack)
+    names = set()
     for frame in frames:
         function = function_at(*frame)
         if function is not None:
+            names.add(function.name.rpartition(".")[2])
             yield function
-    if finding.kind in ("rank_died", "straggler"):
-        # Nobody may know where it was: it can be anywhere in these files.
-        for file in dict.fromkeys(file for file, _, _ in frames):
-            yield from functions_of(file)
+    anywhere = finding.kind in ("rank_died", "straggler")  # nobody may know where it was
+    for file in dict.fromkeys(file for file, _, _ in frames):
+        for function in functions_of(file):
+            name = function.name.rpartition(".")[2]
+            # Of one name: the same method of another class may be the one that makes no call.
+            if anywhere or (name in names and not name.startswith("<")):
+                yield function
 
 
 def _captures(function: Function, raised: set[tuple[str, int]]) -> Captures:
@@ -112,14 +119,18 @@ def _inner(node: ast.AST) -> Iterator[str]:
 def _own(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement that run as part of it, in the order of the source."""
     yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    children: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, DEFINITIONS):
+        children = node.decorator_list  # its body runs elsewhere
+    for child in children:
+        if not isinstance(child, (ast.Lambda, *DEFINITIONS)):
             yield from _own(child)
 
 
-def decisions(node: ast.AST) -> list[Decision]:
+@functools.lru_cache(maxsize=4096)
+def decisions(node: ast.AST) -> tuple[Decision, ...]:
     """The conditional expressions, short circuits and comprehensions within a simple statement."""
-    return [n for n in _own(node) if isinstance(n, (ast.IfExp, ast.BoolOp, Comprehension))]
+    return tuple(n for n in _own(node) if isinstance(n, (ast.IfExp, ast.BoolOp, Comprehension)))
 
 
 def _once(texts: Iterable[str]) -> Iterator[str]:

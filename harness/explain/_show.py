@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from harness.explain._arms import arm
 from harness.explain._explanation import Divergence, Way
-from harness.explain._parting import Parting, arm
+from harness.explain._parting import Parting
 from harness.explain._paths import Path, Point, Visit
 from harness.explain._plan import decisions
 from harness.explain._source import Comprehension, Step, source_line
@@ -63,11 +64,8 @@ def _outcome(parting: Parting, visit: Visit) -> str:
 
 
 def _truth(visit: Visit, point: Point) -> str:
-    step = visit.steps[point]
-    if step.body[0] <= step.last:  # on one line: only the values can tell
-        text = ast.unparse(step.node.test) if isinstance(step.node, ast.If | ast.While) else ""
-        return visit.values.get(point, {}).get(text, "")
-    return {"body": "True", "else": "False", "raised": "raised"}.get(arm(visit, point), "")
+    told = {"body": "True", "else": "False", "raised": "raised"}.get(arm(visit, point))
+    return told or visit.values.get(point, {}).get(visit.steps[point].test, "")
 
 
 def _matched(visit: Visit, point: Point) -> str:
@@ -103,15 +101,15 @@ def _passes(visit: Visit, point: Point) -> str:
         for other, each in visit.steps.items()
         if each.loops[: depth + 1] == step.loops
         and other[2 : 2 + depth] == outer
-        and (each is not step)
+        and (each is not step or step.one_line)
     }
-    if step.kind == "comprehension" or not entered:
+    if step.kind == "comprehension":
         return ""
-    count = max(entered) + 1
+    ended = max(entered, default=-1) + 1 - step.one_line  # on one line, a pass ends in the head
     inside = visit.at is not None and visit.steps[visit.at].loops[: depth + 1] == step.loops
     if inside and not visit.left:
-        return f"in pass {count}"
-    return f"{count} pass{'es' if count > 1 else ''}"
+        return f"in pass {max(1, ended + step.one_line)}"
+    return f"{ended} pass{'' if ended == 1 else 'es'}"
 
 
 def _values(

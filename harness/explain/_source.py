@@ -11,6 +11,7 @@ import functools
 import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 LoopId = tuple[int, int]
 """Line and column of a loop in its file."""
@@ -18,6 +19,7 @@ LoopId = tuple[int, int]
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Loop = ast.For | ast.AsyncFor | ast.While
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 COMPREHENSIONS = {
     "<listcomp>": ast.ListComp,
@@ -43,10 +45,26 @@ class Step:
     body: tuple[int, int] = (0, -1)
     orelse: tuple[int, int] = (0, -1)
 
-    @property
+    @functools.cached_property
     def loop(self) -> LoopId | None:
         """The loop that this is the head of."""
         return self.loops[-1] if self.kind in ("for", "while", "comprehension") else None
+
+    @functools.cached_property
+    def place(self) -> tuple[int, int]:
+        """Line and column."""
+        return self.line, getattr(self.node, "col_offset", 0)
+
+    @functools.cached_property
+    def test(self) -> str:
+        """The condition of an ``if`` or a ``while``, as text."""
+        node = self.node
+        return ast.unparse(node.test) if isinstance(node, ast.If | ast.While) else ""
+
+    @functools.cached_property
+    def one_line(self) -> bool:
+        """Whether it is compound, and what it decides about begins on its own line."""
+        return self.body[0] != 0 and self.body[0] <= self.last
 
 
 @dataclass
@@ -132,8 +150,16 @@ def _comprehension(node: Comprehension, file: str, name: str) -> Function:
 
 
 def _fill(function: Function, step: Step) -> None:
+    before = function.steps.get(step.line)
+    if before is not None and before.kind == step.kind == "simple" and before.last == step.line:
+        # ``a; b``: as events tell of lines only, they are one.
+        nodes: list[Any] = [*getattr(before.node, "body", [before.node]), step.node]
+        both = ast.Module(nodes, [])
+        last = max(before.last, step.last)
+        step = Step(both, "simple", before.line, last, step.loops)
+        function.steps.update(dict.fromkeys(range(before.line, before.last + 1), step))
     for line in range(step.line, step.last + 1):
-        # Two on one line cannot be told apart: the outer one stands for both.
+        # Of others that share a line, the outer one stands for both.
         function.steps.setdefault(line, step)
 
 
@@ -149,7 +175,7 @@ def _add_one(function: Function, node: ast.stmt, loops: tuple[LoopId, ...]) -> N
     own = inner if isinstance(node, _Loop) else loops
     body: list[ast.stmt] = getattr(node, "body", [])
     orelse: list[ast.stmt] = getattr(node, "orelse", [])
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(node, DEFINITIONS):
         # Made here; its own statements run elsewhere.
         _fill(function, Step(node, "simple", node.lineno, _head_end(node), own))
         return
@@ -182,6 +208,7 @@ def _kind(node: ast.stmt) -> str:
         ast.Match: "match",
         ast.Assert: "assert",
         ast.Try: "try",
+        ast.TryStar: "try",
         ast.With: "with",
         ast.AsyncWith: "with",
         ast.Raise: "raise",
@@ -200,7 +227,7 @@ def _head_end(node: ast.stmt) -> int:
         parts = [item.optional_vars or item.context_expr for item in node.items]
     elif isinstance(node, ast.Match):
         parts = [node.subject]
-    elif isinstance(node, (ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    elif isinstance(node, (ast.Try, ast.TryStar, *DEFINITIONS)):
         parts = []
     else:
         parts = [node]

@@ -5,6 +5,7 @@ Runs in a rank. Shows nothing that would run the user's code, such as a ``__repr
 
 from __future__ import annotations
 
+import collections
 import enum
 import itertools
 import types
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harness.explain._evaluate import LARGEST, is_tensor
+from harness.explain._evaluate import LARGEST, MAPPINGS, is_tensor
 
 LONGEST = 80
 FEW = 6
@@ -48,7 +49,7 @@ def _text(value: Any, depth: int = 0) -> str:
         return repr(tuple(value)) if isinstance(value, torch.Size) else repr(value)
     if isinstance(value, torch.Tensor):
         return _tensor(value)
-    if kind in (list, tuple, set, frozenset, dict, *_VIEWS):
+    if kind in (list, tuple, set, frozenset, collections.deque, *MAPPINGS, *_VIEWS):
         return _container(value, depth)
     if kind.__module__ == "numpy" and hasattr(value, "dtype"):
         shape = getattr(value, "shape", ())

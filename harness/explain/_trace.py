@@ -56,14 +56,8 @@ class TracePlan:
         return 8 * self.events + NOTES
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event, its note already read."""
-
-    kind: int
-    frame: int
-    number: int
-    note: Any = None
+Event = tuple[int, int, int, Any]
+"""The kind, the frame, the number, and the note, already read. There are too many for a class."""
 
 
 class TraceWriter:
@@ -122,11 +116,14 @@ def _events(table: memoryview, memory: mmap.mmap, notes: int) -> Iterator[Event]
         if not value:
             break
         kind, frame, number = value >> 60, value >> 32 & FRAMES - 1, value & 0xFFFFFFFF
+        if kind == LINE:
+            yield kind, frame, number, None
+            continue
         note = None
         if kind in with_note:
             at = notes + number
             (length,) = _LENGTH.unpack_from(memory, at)
             note = marshal.loads(memory[at + _LENGTH.size : at + _LENGTH.size + length])
-        yield Event(kind, frame, number, note)
+        yield kind, frame, number, note
     if table[len(table) - 1]:
-        yield Event(FULL, 0, 0)
+        yield FULL, 0, 0, None

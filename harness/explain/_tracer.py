@@ -14,9 +14,6 @@ from harness.explain._trace import TracePlan
 if TYPE_CHECKING:
     from harness.record._recorder import Recorder
 
-ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Exceptions by which loops and generators end: nothing went wrong."""
-
 
 @contextlib.contextmanager
 def following(plan: TracePlan, rank: int, recorder: Recorder) -> Iterator[None]:
@@ -76,10 +73,7 @@ def _local(follower: Follower, made: Frame, frame: FrameType) -> Any:
             if frame.f_lasti in jumps:
                 follower.tested(made, frame.f_lineno)
         elif event == "exception":
-            # A loop's end is told by one, too.
-            if not issubclass(arg[0], ENDS):
-                raised = True
-                follower.raised(made, arg[1], arg[2])
+            raised = follower.raised(made, arg[1], arg[2])
         elif event == "return":
             follower.left(made, raised and arg is None)
         return local

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import logging
 import os
 import random
@@ -410,3 +411,16 @@ def test_a_closed_world_says_so() -> None:
     world.close()
     with pytest.raises(RuntimeError, match="this world has been closed; start a new one"):
         world.run(int)
+
+
+def test_a_warning_points_at_the_line_that_ran_the_function() -> None:
+    """Not at a line of the harness, and so that it can be filtered by the module of the test."""
+
+    def shapes(rank: int) -> None:
+        dist.all_reduce(torch.ones((2, 3) if rank else (3, 2)))
+
+    with World(dp=2) as world, pytest.warns(harness.WorldWarning, match="all_reduce") as caught:
+        world.run(shapes)
+    (warning,) = caught
+    assert __file__ == warning.filename
+    assert "world.run(shapes)" == linecache.getline(__file__, warning.lineno).strip()
