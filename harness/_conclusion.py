@@ -8,10 +8,10 @@ from typing import Any
 
 from harness import _settings, _shipping
 from harness._errors import WorldError, WorldWarning
-from harness._outcome import Outcome
 from harness.launch._rank import CURRENT_TEST
 from harness.layout import Layout
 from harness.report import WIDTH_IN_PYTEST, Run, render
+from harness.supervisor._outcome import Outcome
 
 AXES = ("dp", "cp", "tp", "pp", "ep")
 

@@ -26,7 +26,7 @@ from harness.launch._debugger import (
 if TYPE_CHECKING:
     import pytest
 
-    from harness._outcome import Outcome
+    from harness.supervisor._outcome import Outcome
 
 GROUP_TIMEOUT = 7 * 24 * 3600.0
 """Seconds that gloo waits for a rank whose debugger may be open."""

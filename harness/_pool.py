@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from harness._supervisor import Supervisor
+from harness.supervisor._supervisor import Supervisor
 from harness.verdict._text import ranks_text
 
 MOST_IDLE_RANKS = 32

@@ -16,16 +16,17 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness._outcome import Outcome
-from harness._supervisor import Supervisor
 from harness.explain import Explanation
 from harness.explain._explain import differed, explain
 from harness.explain._paths import Contexts, Path
 from harness.explain._plan import plan
+from harness.explain._source import read_anew
 from harness.explain._trace import TracePlan, read
 from harness.launch._forkserver import LaunchError, server_for
 from harness.launch._spec import WorldSpec
 from harness.report import Run
+from harness.supervisor._outcome import Outcome
+from harness.supervisor._supervisor import Supervisor
 from harness.verdict import Finding
 
 LONGEST_FIRST = 10.0
@@ -129,6 +130,7 @@ def failed(error: Exception) -> Explanation:
 def _second(run: Run, again: Again, limit: float) -> Explanation:
     finding = run.findings[0]
     until = time.monotonic() + limit
+    read_anew()
     with _shared() as (path, descriptor):
         followed = plan(finding, run.records, path, run.world_size, len(again.payloads))
         os.ftruncate(descriptor, run.world_size * followed.size)

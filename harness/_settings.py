@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness._budget import Budget
     from harness._debugging import Console
-    from harness._outcome import Outcome
     from harness._pool import Pool
     from harness.report import Run
+    from harness.supervisor._outcome import Outcome
 
 DEFAULT_TIMEOUT = 60.0
 

@@ -22,13 +22,13 @@ from harness import (
 from harness._asked import Asked
 from harness._errors import WorldError
 from harness._explaining import Explaining
-from harness._outcome import Outcome
 from harness._pool import leftovers
-from harness._supervisor import Supervisor
 from harness.launch._forkserver import LaunchError, server_for
 from harness.launch._rank import CURRENT_TEST
 from harness.launch._spec import WorldSpec
 from harness.layout import DEFAULT_ORDER, Layout
+from harness.supervisor._outcome import Outcome
+from harness.supervisor._supervisor import Supervisor
 
 if TYPE_CHECKING:
     from harness._budget import Lease

@@ -18,6 +18,9 @@ MOST_DIFFERED = 3
 
 def explain(finding: Finding, records: Sequence[Record], paths: Mapping[int, Path]) -> Explanation:
     """Where the ranks of a finding took different ways, from their traces in the same run."""
+    changed = next((path.changed for path in paths.values() if path.changed), "")
+    if changed:
+        return Explanation(reason=f"{changed} was changed after its code had been imported")
     found = next(_candidates(finding, records, paths), None)
     if found is not None:
         return Explanation(shown(found, paths))

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from harness.explain import _trace as trace
 from harness.explain._evaluate import Unsafe, evaluate
-from harness.explain._summary import summary
+from harness.explain._summary import printable, summary
 from harness.explain._trace import Captures, TracePlan, TraceWriter
 from harness.record._stacks import is_users
 
@@ -69,6 +69,18 @@ def _instructions(code: CodeType, names: tuple[str, ...]) -> frozenset[int]:
     )
 
 
+def message(error: BaseException) -> str:
+    """What an exception says, unless that would run code of the user's."""
+    says = type(error).__str__
+    code = getattr(says, "__code__", None)
+    plain = all(isinstance(arg, (str, int, float, type(None))) for arg in error.args)
+    if is_users(code.co_filename) if code is not None else not plain:
+        return ""
+    with contextlib.suppress(Exception):
+        return printable(str(error)[:LONGEST_MESSAGE])
+    return ""
+
+
 class Frame:
     """A frame that is followed."""
 
@@ -103,7 +115,9 @@ class Follower:
             captures = self._functions.get((code.co_filename, code.co_qualname))
             made = None
             if captures is not None:
-                note = self._writer.note((code.co_filename, code.co_qualname, code.co_firstlineno))
+                lines = tuple({line for _, _, line in code.co_lines() if line is not None})
+                first = code.co_firstlineno
+                note = self._writer.note((code.co_filename, code.co_qualname, first, lines))
                 made = None if note is None else _Code(note, captures, code)
             found = self._codes[id(code)] = code, made
         return found[1]
@@ -154,10 +168,7 @@ class Follower:
         stop = isinstance(error, (StopIteration, StopAsyncIteration))
         if stop and frame.code.ends_at(frame.frame.f_lasti):
             return False
-        try:
-            text = str(error)[:LONGEST_MESSAGE]
-        except Exception:
-            text = ""
+        text = message(error)
         place = None
         while step is not None:
             code = step.tb_frame.f_code
@@ -174,7 +185,7 @@ class Follower:
 
     def returned(self, code: CodeType, value: Any) -> None:
         """A function that is not followed, called by a followed one, hands back its result."""
-        if self.stack and is_users(code.co_filename):
+        if self.stack and is_users(code.co_filename) and not code.co_flags & _GENERATOR:
             note = self._writer.note((code.co_name, summary(value) or ""))
             if note is not None:
                 self._add(trace.RETURNED, self.stack[-1].number, note)

@@ -32,7 +32,9 @@ def order_parting(
             same = next((m for m in way.marks.values() if m.name == mine.name), None)
             call = None if same is None else calls.get((rank, same.number))
             if call is not None:
-                yield from _loops(_Pair(own, call, mine, paths[side.rank], way, calls.values()))
+                labelled = finding.detail == "label"
+                pair = _Pair(own, call, mine, paths[side.rank], way, calls.values(), labelled)
+                yield from _loops(pair)
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class _Pair:
     mine: Path
     theirs: Path
     calls: Collection[Call]
+    labelled: bool
+    """Whether the user's own labels say that these are different calls."""
 
 
 def _loops(pair: _Pair) -> Iterator[Parting]:
@@ -81,7 +85,7 @@ def _decides(pair: _Pair, loop: Spot, spot: Spot, frame: Frame, name: str) -> bo
     numbers = all(each.lstrip("-").isdigit() for each in mine | theirs)
     known = all(over in values and not _partial(values[over]) for values in held)
     used = bool(names & _names(pair.mine.visits[spot[0]].steps[spot[1]].node))
-    common = bool(mine & theirs)
+    common = pair.labelled or bool(mine & theirs)
     if not used and (numbers or not common):
         return False
     if not common and (numbers or known):

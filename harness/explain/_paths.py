@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.explain import _trace as trace
-from harness.explain._source import Function, LoopId, Step, function_at
+from harness.explain._source import Function, LoopId, Step, function_at, is_of
 from harness.explain._trace import Event
 
 Point = tuple[Any, ...]
@@ -138,6 +138,8 @@ class Path:
         """Where exceptions passed through, by time, each with the spots around it."""
         self.full = False
         """Whether there was no room, or no time, for all of its events."""
+        self.changed = ""
+        """A file that is no longer the one from which the code was made."""
         self.last: tuple[Spot, ...] = ()
         """Where the rank was when the trace ends, or when it left the outermost function."""
         self._contexts = contexts
@@ -171,7 +173,7 @@ class Path:
 
     def _enter(self, parent: Visit | None) -> None:
         assert self._entering is not None
-        frame, (file, name, first) = self._entering
+        frame, (file, name, first, lines) = self._entering
         self._entering = None
         point = None if parent is None else parent.at
         ordinal = 0
@@ -186,6 +188,8 @@ class Path:
         )
         unread = Function(file, name, first, first, None)
         function = function_at(file, name, first) or unread
+        if function is not unread and not is_of(function, first, lines):
+            self.changed = file
         visit = self._frames[frame] = self.visits[context] = Visit(context, function)
         self._stack.append(visit)
 

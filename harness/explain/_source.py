@@ -11,6 +11,7 @@ import functools
 import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 LoopId = tuple[int, int]
@@ -93,6 +94,34 @@ def functions_of(file: str) -> Iterator[Function]:
     """All functions of a file."""
     for same in _functions(file).values():
         yield from same
+
+
+def is_of(function: Function, first: int, lines: Iterable[int]) -> bool:
+    """Whether code with that first line and those lines can have been made from this source."""
+    asserts = {n for n, step in function.steps.items() if step.kind == "assert"}
+    same = _lines_of_code(function.file).get((function.name, first), [])
+    # pytest writes assertions anew.
+    return any(set(lines) - asserts == each - asserts for each in same)
+
+
+@functools.lru_cache(maxsize=256)
+def _lines_of_code(file: str) -> dict[tuple[str, int], list[set[int]]]:
+    """The lines of each function of a file, by its name and first line, if it is compiled now."""
+    found: dict[tuple[str, int], list[set[int]]] = {}
+    waiting: list[Any] = [compile("".join(linecache.getlines(file)), file, "exec", 0, True)]
+    while waiting:
+        code = waiting.pop()
+        lines = {line for _, _, line in code.co_lines() if line is not None}
+        found.setdefault((code.co_qualname, code.co_firstlineno), []).append(lines)
+        waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return found
+
+
+def read_anew() -> None:
+    """Forget what was read: a file may have been written again since."""
+    linecache.checkcache()
+    _functions.cache_clear()
+    _lines_of_code.cache_clear()
 
 
 @functools.lru_cache(maxsize=256)

@@ -78,7 +78,12 @@ def _first(item: tuple[Any, Any]) -> Any:
 
 
 def _key(key: Any) -> str:
-    return key if type(key) is str else _text(key, 1)
+    return printable(key) if type(key) is str else _text(key, 1)
+
+
+def printable(text: str) -> str:
+    """Text without line breaks and control characters."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _tensor(value: torch.Tensor) -> str:

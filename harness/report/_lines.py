@@ -11,7 +11,7 @@ from harness.record import Frame
 from harness.verdict._text import numbers, ranks_text
 
 Part = tuple[str, str]
-"""A role and a text. The roles are the keys of ``harness._display.MARKUP``, or empty."""
+"""A role and a text. The roles are the keys of ``harness.plugin._display.MARKUP``, or empty."""
 
 Line = tuple[Part, ...]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness._options import OPTIONS
+from harness.plugin._options import OPTIONS
 from tests.docs import _findings
 from tests.docs._findings import Kind
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness._ci import _markdown, _message, _property, guilty_place
 from harness.explain import Divergence, Explanation
+from harness.plugin._ci import _markdown, _message, _property, guilty_place
 from harness.record import Frame, Stack
 from harness.report import Run
 from harness.verdict import Finding, Side

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness import _settings
-from harness._display import MARKUP, painted, shorten
 from harness._errors import WorldError
+from harness.plugin._display import MARKUP, painted, shorten
 from harness.report import Line
 from harness.report._lines import line
 

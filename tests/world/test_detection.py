@@ -350,7 +350,7 @@ def test_labels_tell_apart_calls_on_one_line() -> None:
 
 def test_the_deadline_holds_though_the_judge_cries_wolf(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suspicion that turns out to be no fault, again and again, does not outlive the deadline."""
-    from harness import _supervisor
+    from harness.supervisor import _supervisor
 
     class Crying(Judge):
         def fault(self) -> bool:

@@ -18,7 +18,7 @@ from harness.verdict import Judge
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Record]]:
     """Runs a function in a world and returns all records of its ranks."""
-    from harness import _supervisor
+    from harness.supervisor import _supervisor
 
     kept: list[Record] = []
 

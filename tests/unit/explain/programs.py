@@ -1,4 +1,4 @@
-# ruff: noqa: C417, SIM102, E701, RUF005
+# ruff: noqa: C417, E701, E702, RUF005, SIM102
 """Programs of two ranks: rank 0 comes to ``call("it")``, rank 1 does not, for what stands at HERE."""
 
 from __future__ import annotations
@@ -309,6 +309,120 @@ def in_lambda(rank: int) -> None:
 
 def second_on_one_line(rank: int) -> None:
     call("other"), rank == 0 and call()  # HERE
+
+
+def one_line_return(rank: int) -> None:
+    def reduce(wanted: bool) -> None:
+        if not wanted: return  # fmt: skip # HERE
+        call()
+
+    reduce(rank == 0)
+
+
+def one_line_break(rank: int) -> None:
+    for step in range(4):
+        if step >= 3 - rank: break  # fmt: skip # HERE
+        call("it" if step == 2 else "other")
+
+
+def one_line_continue_of_unknown_truth(rank: int) -> None:
+    skipped = iter([False, False, rank == 1, False])
+    for step in range(4):
+        if next(skipped): continue  # fmt: skip # HERE
+        _ = step
+        call("it" if step == 2 else "other")
+
+
+def one_line_else(rank: int) -> None:
+    if rank == 0: size = 1  # fmt: skip # HERE
+    else: return  # fmt: skip
+    call("it" if size else "other")
+
+
+def while_true(rank: int) -> None:
+    step = 0
+    while True:
+        if step == rank:
+            print(end="")
+        if step > 2 - rank:  # HERE
+            break
+        step += 1
+        call("it" if step == 3 else "other")
+
+
+def statements_on_one_line(rank: int) -> None:
+    size = 1 - rank; _ = size and call(); del size  # noqa: E702 # fmt: skip # HERE
+
+
+def exception_group(rank: int) -> None:
+    try:
+        if rank == 1:  # HERE
+            raise ExceptionGroup("two", [ValueError("bad")])
+        call()
+    except* ValueError:
+        pass
+
+
+def iterator_at_its_end(rank: int) -> None:
+    batches = iter([1, 2, 3][: 3 - rank])
+    while True:
+        try:
+            batch = next(batches)  # HERE
+        except StopIteration:
+            break
+        call("it" if batch == 3 else "other")
+
+
+def iterator_begun_again(rank: int) -> None:
+    batches = iter([1, 2][: 2 - rank])
+    for _ in range(2):
+        try:
+            batch = next(batches)
+        except StopIteration:
+            batch = 0
+        if batch == 2:  # HERE
+            call()
+
+
+def other_exception(rank: int) -> None:
+    try:
+        int({"a": "x"}["a" if rank == 0 else "b"])  # HERE
+    except ValueError:
+        call()
+    except KeyError:
+        pass
+
+
+def other_exception_of_callee(rank: int) -> None:
+    def load() -> None:
+        if rank == 0:  # HERE
+            raise ValueError("bad")
+        raise KeyError("missing")
+
+    try:
+        load()
+    except ValueError:
+        call()
+    except KeyError:
+        pass
+
+
+def no_more_wanted(rank: int) -> None:
+    def reduce(step: int) -> bool:
+        call("it" if step == 2 else "other")
+        return step < 2 - rank
+
+    all(reduce(step) for step in range(3))  # HERE
+
+
+def definition_with_decisions(rank: int) -> None:
+    if rank == 0:  # HERE
+        call()
+
+    def never() -> int:
+        return 1 if rank == 0 else 2
+
+    _ = never
 
 
 PROGRAMS = [

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import _ci, _coverage, _deadline, _display, _options, _pages, _settings
+from harness import _coverage, _deadline, _settings
+from harness.plugin import _ci, _display, _options, _pages
 
 if TYPE_CHECKING:
     from harness._budget import Budget, BudgetFile
     from harness._debugging import Console
-    from harness._outcome import Outcome
     from harness._pool import Pool
     from harness._worlds import WorldFactory
+    from harness.supervisor._outcome import Outcome
     from harness.verdict import Finding
 
 FIXTURES = frozenset({"world", "class_world", "module_world", "package_world", "session_world"})

@@ -1,7 +1,7 @@
 """The supervisor: one thread of the pytest process for each live world.
 
 It hands what the ranks write to the judge, in order; it starts functions, watches the clock and
-ends the world. It has no judgement of its own. How things are read is `harness._connections`.
+ends the world. It has no judgement of its own. How things are read is `harness.supervisor._connections`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from harness._connections import Connections
 from harness._debugging import Console, Heard, Watch
-from harness._outcome import Outcome, gathered
-from harness._peer import Peer
-from harness._probes import Probe, Probes
 from harness.launch._forkserver import Launched
 from harness.launch._rank import RUN
 from harness.launch._server import EXIT, GONE, KILL, REFUSED, STACKS, STARTED
 from harness.layout import Layout
 from harness.record import Ended, GroupMade, Record, Started
 from harness.record._wire import frame
+from harness.supervisor._connections import Connections
+from harness.supervisor._outcome import Outcome, gathered
+from harness.supervisor._peer import Peer
+from harness.supervisor._probes import Probe, Probes
 from harness.verdict import Finding, Judge
 
 SETTLE = 0.2

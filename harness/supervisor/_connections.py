@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from harness._peer import Peer, received
 from harness.launch._forkserver import Launched
 from harness.record import Record
 from harness.record._wire import frame, unframe
+from harness.supervisor._peer import Peer, received
 
 GATHER = 0.01
 """Seconds for which things are left to gather, where there are many."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness._peer import Peer
 from harness.record import Ended, Record
+from harness.supervisor._peer import Peer
 from harness.verdict import Finding
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from harness import _display, _options, _session
+from harness.plugin import _display, _options, _session
 
 if TYPE_CHECKING:
     from harness._worlds import WorldFactory
