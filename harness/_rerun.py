@@ -40,6 +40,12 @@ comes after it that is twice."""
 STARTS_ANEW_WITHIN = 30.0
 """Seconds more for ranks that have to import torch each for itself."""
 
+CLOSES_WITHIN = 0.7
+"""Seconds that a test must have left as the second run ends: for the ranks' ends and the report."""
+
+LEAST_LEFT = 0.4
+"""Seconds for which a second run is worth to be begun: most take less."""
+
 LEAST_READING = 0.4
 """Seconds for reading the traces where the second run has taken all of its own."""
 
@@ -110,10 +116,17 @@ def explained(run: Run, again: Again, mode: str) -> Explanation | None:
             f"{LONGEST_FIRST:.0f} s (--world-explain=always makes one)"
         )
     limit = max(LEAST, TIMES * again.seconds)
-    if again.left < limit / 2:
+    left = again.left - CLOSES_WITHIN
+    if left < LEAST_LEFT:
         return Explanation(reason="the test has no time left for a second run")
     began = time.monotonic()
-    found = _second(run, again, min(limit, again.left))
+    try:
+        found = _second(run, again, min(limit, left), began + left)
+    except BaseException as error:
+        if [kind.__name__ for kind in type(error).__mro__[:2]] != ["Failed", "OutcomeException"]:
+            raise
+        # A pytest-timeout, which must not take the place of the verdict on the first run.
+        found = Explanation(reason="the test ran into its timeout in the second run")
     return replace(found, seconds=time.monotonic() - began)
 
 
@@ -127,7 +140,7 @@ def failed(error: Exception) -> Explanation:
     )
 
 
-def _second(run: Run, again: Again, limit: float) -> Explanation:
+def _second(run: Run, again: Again, limit: float, latest: float) -> Explanation:
     finding = run.findings[0]
     until = time.monotonic() + limit
     read_anew()
@@ -135,7 +148,7 @@ def _second(run: Run, again: Again, limit: float) -> Explanation:
         followed = plan(finding, run.records, path, run.world_size, len(again.payloads))
         os.ftruncate(descriptor, run.world_size * followed.size)
         try:
-            outcome = _run(again, followed, run, limit)
+            outcome = _run(again, followed, limit, latest)
         except (LaunchError, queue.Empty) as error:
             return Explanation(
                 reason=f"the second run could not be made: {str(error) or 'no answer'}"
@@ -198,7 +211,7 @@ def _sites(finding: Finding) -> set[tuple[str, int]]:
     return {(f.file, f.line) for side in finding.sides for f in side.stack[:1]}
 
 
-def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome | None:
+def _run(again: Again, followed: TracePlan, limit: float, latest: float) -> Outcome | None:
     """All functions, one after another; None if the time is up before the last."""
     # gloo's own patience must not end before ours.
     spec = replace(again.spec, trace=followed, timeout=max(again.spec.timeout, limit + 5))
@@ -206,7 +219,8 @@ def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome |
         server_for(again.preload).launch(spec), spec.layout, again.buffered_sends
     )
     try:
-        until = time.monotonic() + limit + (STARTS_ANEW_WITHIN if spec.hash_seed else 0.0)
+        starting = STARTS_ANEW_WITHIN if spec.hash_seed else 0.0
+        until = min(time.monotonic() + limit + starting, latest)
         outcome = None
         for payload in again.payloads:
             left = until - time.monotonic()
@@ -225,7 +239,7 @@ def _run(again: Again, followed: TracePlan, run: Run, limit: float) -> Outcome |
 @contextlib.contextmanager
 def _shared() -> Iterator[tuple[str, int]]:
     """A file in memory that ranks can open by its path, gone at the end."""
-    if sys.platform == "linux":
+    if sys.platform == "linux" and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("trace")
         try:
             yield f"/proc/{os.getpid()}/fd/{descriptor}", descriptor

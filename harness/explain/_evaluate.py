@@ -10,10 +10,8 @@ from __future__ import annotations
 import abc
 import ast
 import builtins
-import collections
 import enum
 import functools
-import math
 import operator
 import types
 from collections.abc import Callable, Mapping
@@ -21,6 +19,16 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from harness.explain._known import (
+    CONTAINERS,
+    FUNCTIONS,
+    MAPPINGS,
+    METHODS,
+    SCALARS,
+    TENSOR_ATTRIBUTES,
+    TENSOR_METHODS,
+)
 
 LARGEST = 1 << 22
 """Elements of a tensor that is computed with; for more, an expression costs too much time."""
@@ -62,91 +70,6 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.NotIn: lambda a, b: a not in b,
 }
 
-_SCALARS = (type(None), bool, int, float, complex, str, bytes)
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-MAPPINGS: tuple[type, ...] = (
-    *(dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
-)
-_CONTAINERS = (
-    *(tuple, list, set, frozenset, range, torch.Size, collections.deque),
-    *(MAPPINGS + _VIEWS),
-)
-
-_FUNCTIONS: frozenset[Any] = frozenset(
-    {
-        *(len, abs, min, max, sum, any, all, bool, int, float, sorted, isinstance, range, type),
-        *(tuple, list, set, frozenset, enumerate, zip, reversed, callable, divmod, round),
-        *(math.isnan, math.isinf, math.isfinite, math.ceil, math.floor),
-        *(torch.is_tensor, torch.isnan, torch.isinf, torch.isfinite, torch.any, torch.all),
-        *(torch.equal, torch.numel, torch.is_grad_enabled, torch.sum, torch.is_floating_point),
-        *(dist.is_initialized, dist.is_available, dist.get_rank, dist.get_world_size),
-    }
-)
-_TENSOR_METHODS = frozenset(
-    [
-        "numel",
-        "nelement",
-        "size",
-        "dim",
-        "ndimension",
-        "item",
-        "any",
-        "all",
-        "sum",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "max",
-        "min",
-        "mean",
-        "norm",
-        "is_contiguous",
-        "is_floating_point",
-        "count_nonzero",
-        "tolist",
-        "stride",
-        "abs",
-        "eq",
-        "ne",
-        "gt",
-        "ge",
-        "lt",
-        "le",
-        "bool",
-        "int",
-        "float",
-        "element_size",
-        "data_ptr",
-    ]
-)
-_TENSOR_ATTRIBUTES = frozenset(
-    [
-        "shape",
-        "dtype",
-        "ndim",
-        "device",
-        "requires_grad",
-        "is_leaf",
-        "grad",
-        "layout",
-        "data",
-        "nbytes",
-        "itemsize",
-        "T",
-    ]
-)
-_METHODS: dict[type, frozenset[str]] = {
-    **dict.fromkeys(MAPPINGS, frozenset(["get", "keys", "values", "items"])),
-    str: frozenset(
-        ["startswith", "endswith", "lower", "upper", "strip", "split", "isdigit", "find", "count"]
-    ),
-    list: frozenset(["index", "count"]),
-    tuple: frozenset(["index", "count"]),
-    set: frozenset(["issubset", "issuperset", "isdisjoint", "union", "intersection", "difference"]),
-    frozenset: frozenset(
-        ["issubset", "issuperset", "isdisjoint", "union", "intersection", "difference"]
-    ),
-}
 _STUB = "harness.mpu."
 
 
@@ -217,9 +140,9 @@ def _computable(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """A value whose truth runs no code of the user's."""
-    if isinstance(value, _SCALARS) and _own_class(value):
+    if isinstance(value, SCALARS) and _own_class(value):
         return value
-    if type(value) in _CONTAINERS or _computable(value) or _identical(value):
+    if type(value) in CONTAINERS or _computable(value) or _identical(value):
         return value
     raise Unsafe(type(value).__name__)
 
@@ -242,11 +165,11 @@ def _identical(value: Any) -> bool:
 def _own_class(value: Any) -> bool:
     """Whether it is of a built-in class, or the rank that a function is handed."""
     kind = type(value)
-    return kind in _SCALARS or kind.__module__ == "harness.layout"
+    return kind in SCALARS or kind.__module__ == "harness.layout"
 
 
 def _number(value: Any) -> Any:
-    if (isinstance(value, _SCALARS) and _own_class(value)) or _computable(value):
+    if (isinstance(value, SCALARS) and _own_class(value)) or _computable(value):
         return value
     if type(value) in (set, frozenset, list, tuple):
         return value
@@ -256,7 +179,7 @@ def _number(value: Any) -> Any:
 def _attribute(value: Any, name: str) -> Any:
     """An attribute, unless getting it runs code: a property, ``__getattr__``."""
     if is_tensor(value):
-        if name in _TENSOR_ATTRIBUTES:
+        if name in TENSOR_ATTRIBUTES:
             return getattr(value, name)
         raise Unsafe(name)
     kind = type(value)
@@ -364,16 +287,16 @@ def _call(node: ast.Call, of: Callable[[ast.expr], Any]) -> Any:
     if isinstance(node.func, ast.Attribute):
         receiver = of(node.func.value)
         name = node.func.attr
-        if _computable(receiver) and name in _TENSOR_METHODS:
+        if _computable(receiver) and name in TENSOR_METHODS:
             given, named = arguments()
             with torch.no_grad():
                 return getattr(receiver, name)(*given, **named)
-        if name in _METHODS.get(type(receiver), ()):
+        if name in METHODS.get(type(receiver), ()):
             given, named = arguments()
             return getattr(receiver, name)(*given, **named)
     function = of(node.func)
     try:
-        known = function in _FUNCTIONS
+        known = function in FUNCTIONS
     except TypeError:
         known = False
     if not known and not _is_query(function):
@@ -396,11 +319,11 @@ def _is_instance(value: Any, classes: Any) -> bool:
 
 def _is_harmless(value: Any) -> bool:
     """Whether functions and comparisons that are handed it run no code of the user's."""
-    if isinstance(value, _SCALARS):
+    if isinstance(value, SCALARS):
         return _own_class(value)
     if type(value) in MAPPINGS:
         return _few(value) and all(map(_is_harmless, (*value.keys(), *value.values())))
-    if type(value) in _CONTAINERS:
+    if type(value) in CONTAINERS:
         return _few(value) and (isinstance(value, range) or all(map(_is_harmless, value)))
     return is_tensor(value) or isinstance(value, (torch.dtype, torch.device, dist.ProcessGroup))
 

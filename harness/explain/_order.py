@@ -122,10 +122,36 @@ def _partial(text: str) -> bool:
 
 
 def _walked(values: Mapping[str, str], over: str) -> set[str]:
-    """The elements that are shown of what is walked over, or of all that may be that."""
-    texts = [values[over]] if over in values else values.values()
+    """The elements that are shown of what is walked over; else of what it is made of, all of that."""
+    texts = [values[over]] if over in values else []
+    if not texts and _all_of(over):
+        texts = list(values.values())
     shown = (part for t in texts for part in t.partition(": ")[2].removesuffix(", ...").split(", "))
     return {each.strip("'") for each in shown if each and "..." not in each}
+
+
+_ALL_OF = (
+    "sorted",
+    "reversed",
+    "enumerate",
+    "list",
+    "tuple",
+    "set",
+    "zip",
+    "keys",
+    "values",
+    "items",
+)
+
+
+def _all_of(over: str) -> bool:
+    """Whether an expression takes all of what is in it: no slice, filter or unknown function."""
+    for part in ast.walk(ast.parse(over or "0", mode="eval")):
+        if isinstance(part, ast.Subscript | Comprehension):
+            return False
+        if isinstance(part, ast.Call) and ast.unparse(part.func).split(".")[-1] not in _ALL_OF:
+            return False
+    return True
 
 
 def _passed(calls: Collection[Call], rank: int, frame: Frame, name: str) -> set[str]:

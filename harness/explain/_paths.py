@@ -188,7 +188,7 @@ class Path:
         )
         unread = Function(file, name, first, first, None)
         function = function_at(file, name, first) or unread
-        if function is not unread and not is_of(function, first, lines):
+        if not is_of(function, first, lines):
             self.changed = file
         visit = self._frames[frame] = self.visits[context] = Visit(context, function)
         self._stack.append(visit)

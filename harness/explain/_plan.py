@@ -83,6 +83,8 @@ def decisive(step: Step) -> Iterator[str]:
     """The expressions whose values decide which way a statement takes."""
     node = step.node
     if isinstance(node, (ast.If, ast.While, ast.Assert)):
+        if step.one_line:  # no event tells whether the body was entered
+            yield step.test
         yield from expressions(node.test)
     elif isinstance(node, (ast.For, ast.AsyncFor)):
         yield from expressions(node.iter)

@@ -13,6 +13,9 @@ from harness.explain._plan import decisions
 from harness.explain._source import Comprehension, Step, source_line
 
 MOST_VALUES = 4
+MOST_WAYS = 6
+
+_Values = tuple[tuple[str, str], ...]
 
 
 def shown(parting: Parting, paths: Mapping[int, Path]) -> Divergence:
@@ -24,9 +27,13 @@ def shown(parting: Parting, paths: Mapping[int, Path]) -> Divergence:
             there[rank] = visit
     outcomes = {rank: _outcome(parting, visit) for rank, visit in there.items()}
     values = _values(parting, there, outcomes)
-    alike: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
-    for rank in there:
-        alike.setdefault((outcomes[rank], values[rank]), []).append(rank)
+    alike = _alike(outcomes, values)
+    while len(alike) > MOST_WAYS and any(values.values()):
+        # What has another value on each rank, such as its number, would hide who went which way.
+        texts = dict.fromkeys(text for held in values.values() for text, _ in held)
+        most = max(texts, key=lambda t: len({dict(held).get(t) for held in values.values()}))
+        values = {r: tuple(h for h in held if h[0] != most) for r, held in values.items()}
+        alike = _alike(outcomes, values)
     first = next(iter(there.values()))
     step = first.steps[parting.point]
     return Divergence(
@@ -38,6 +45,16 @@ def shown(parting: Parting, paths: Mapping[int, Path]) -> Divergence:
         tuple(Way(tuple(ranks), outcome, held) for (outcome, held), ranks in alike.items()),
         _note(parting, there, paths),
     )
+
+
+def _alike(
+    outcomes: Mapping[int, str], values: Mapping[int, _Values]
+) -> dict[tuple[str, _Values], list[int]]:
+    """The ranks of each outcome with its values."""
+    alike: dict[tuple[str, _Values], list[int]] = {}
+    for rank, outcome in outcomes.items():
+        alike.setdefault((outcome, values[rank]), []).append(rank)
+    return alike
 
 
 def _outcome(parting: Parting, visit: Visit) -> str:

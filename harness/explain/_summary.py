@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from harness.explain._evaluate import LARGEST, MAPPINGS, is_tensor
+from harness.explain._evaluate import LARGEST, is_tensor
+from harness.explain._known import MAPPINGS
 
 LONGEST = 80
 FEW = 6

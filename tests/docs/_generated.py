@@ -44,8 +44,9 @@ def news(file: Path, make: Maker) -> str:
 
 
 def steady(page: str) -> str:
-    """A page without what differs from one run to the next."""
-    return re.sub(r"\b\d+(\.\d+)? ?(s|ms|seconds)\b", "0 s", page)
+    """A page without what differs from one run to the next: of a report the verdict."""
+    page = re.sub(r"\b\d+(\.\d+)? ?(s|ms|seconds)\b", "0 s", page)
+    return re.sub(r"(?<=```text\n)(.*\n)(?:.*\n)*?(?=```\n)", r"\1", page)
 
 
 def _index(kinds: list[Kind]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,10 +16,25 @@ if str(ROOT) not in sys.path:
 from tests.docs import _examples, _running, offline  # noqa: E402
 
 PAGES = _examples.pages()
+
+FIRST = (
+    "README.md",
+    "docs/tutorial/index.md",
+    "docs/howto/reading-a-report.md",
+    "docs/howto/reuse.md",
+    "docs/howto/preload.md",
+    "docs/reference/fixtures.md",
+    "docs/reference/command-line.md",
+)
+"""What everybody reads; the examples of the other pages take minutes, and are run by `tox -e examples`."""
+
+ALL = os.environ.get("DOCS_EXAMPLES") == "all"
+
 WITH_COMMANDS = [
     page
     for page in PAGES
-    if any(
+    if (ALL or str(page.relative_to(ROOT)) in FIRST)
+    and any(
         block.language == "console" and "not run" not in block.told
         for block in _examples.blocks(page.read_text())
     )

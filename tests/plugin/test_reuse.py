@@ -98,7 +98,7 @@ def test_looks(world, n):
 LEFT = {
     "process group: one of ranks [0, 1] was not destroyed": "torch.distributed.new_group([0, 1])",
     "thread: mine": "threading.Thread(target=time.sleep, args=(60,), name='mine', daemon=True).start()",
-    "process: sleep (": "subprocess.Popen(['sleep', '60'])",
+    "process: ": "subprocess.Popen(['sleep', '60'])",
     "environment: MY_FLAG set": "os.environ['MY_FLAG'] = '1'",
     "environment: PATH changed": "os.environ['PATH'] = '/'",
     "environment: HOME removed": "del os.environ['HOME']",

@@ -351,7 +351,7 @@ def while_true(rank: int) -> None:
 
 
 def statements_on_one_line(rank: int) -> None:
-    size = 1 - rank; _ = size and call(); del size  # noqa: E702 # fmt: skip # HERE
+    size = 1 - rank; _ = size and call(); del size  # fmt: skip # HERE
 
 
 def exception_group(rank: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +40,41 @@ class Lazy:
         raise AssertionError("was asked")
 
 
+class Sized(torch.nn.Module):
+    """A module with a length that code of the user's tells."""
+
+    def __len__(self) -> int:
+        raise AssertionError("was asked")
+
+
+class Say(type):
+    """Has a say in what is an instance."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        raise AssertionError("was asked")
+
+
+class Anything(metaclass=Say):
+    """Everything may be one."""
+
+
+class Watched:
+    """Looks at each attribute that is asked for."""
+
+    def __init__(self) -> None:
+        self.size = 1
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError("was asked")
+
+
+class Key:
+    """Is looked up by code of the user's."""
+
+    def __hash__(self) -> int:
+        raise AssertionError("was asked")
+
+
 def names() -> dict[str, Any]:
     """What a frame may hold."""
     return {
@@ -49,6 +84,12 @@ def names() -> dict[str, Any]:
         "lazy": Lazy(),
         "table": {"a": 1},
         "growing": defaultdict(list),
+        "counted": Counter("aab"),
+        "queue": deque([1, 2]),
+        "sized": Sized(),
+        "Any": Anything,
+        "watched": Watched(),
+        "key": Key(),
         "steps": [1, 2, 3],
         "rank": Rank(1, Layout(2, 1)),
         "once": iter([1]),
@@ -70,6 +111,12 @@ def names() -> dict[str, Any]:
         ("steps[1:]", [2, 3]),
         ("'a' in table", True),
         ("table.get('b', 7)", 7),
+        ("sorted(counted.items())", [("a", 2), ("b", 1)]),
+        ("counted['a']", 2),
+        ("len(queue)", 2),
+        ("isinstance(table, dict)", True),
+        ("isinstance(steps, (dict, tuple))", False),
+        ("isinstance(model, torch.nn.Linear)", True),
         ("sorted(table)", ["a"]),
         ("rank.dp", 1),
         ("rank == 1", True),
@@ -98,6 +145,11 @@ def test_what_has_no_effect_is_evaluated(text: str, value: object) -> None:
         "max([config], steps)",
         "lazy.anything",
         "growing['new']",
+        "counted['new']",
+        "len(sized)",
+        "isinstance(1, Any)",
+        "watched.size",
+        "table[key]",
         "next(once)",
         "list(once)",
         "print(steps)",
