@@ -204,6 +204,9 @@ def _judged(
 
 def _alike(one: Finding, other: Finding) -> bool:
     """Whether two findings are of one fault: what is proved of it first may depend on time."""
+    if {one.kind, other.kind} == {"straggler", "rank_died"}:
+        # To be asked for its stack while each line is traced can kill a busy rank on CPython 3.11.
+        return one.ranks == other.ranks
     return {one.kind, other.kind} <= OF_CALLS and bool(_sites(one) & _sites(other))
 
 

@@ -43,7 +43,10 @@ def _reason(finding: Finding, places: Sequence[Divergence], paths: Mapping[int, 
     if elsewhere:
         return "a call was made in another thread than the main one, which is not followed"
     if not places:
-        return "in a second run all ranks took the same way through the functions on these stacks"
+        return (
+            "in a second run all ranks took the same way through the functions on these stacks, "
+            "as far as they came"
+        )
     return "a second run showed no decision that sent the ranks to different calls"
 
 

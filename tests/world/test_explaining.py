@@ -460,6 +460,41 @@ def test_a_source_that_was_changed(tmp_path: Path) -> None:
     assert f"{source} was changed after its code had been imported" == found.reason
 
 
+def test_a_busy_rank_that_dies_in_the_second_run(tmp_path: Path) -> None:
+    """It went the same way; that it was killed there does not hide the line."""
+
+    def program(rank: int, seen: str) -> None:
+        mark = f"{seen}-{rank}"
+        again = os.path.exists(mark)
+        with open(mark, "w"):
+            pass
+        while rank == 1:  # GUARD
+            if again:
+                os.kill(os.getpid(), 11)
+        dist.barrier()
+
+    found = divergence(program, str(tmp_path / "seen"), timeout=1.0)
+    assert line(program, "GUARD") == found.line
+
+
+def test_a_fault_that_is_proved_otherwise(tmp_path: Path) -> None:
+    """What is proved first may depend on time: the same call is still looked at."""
+
+    def program(rank: int, seen: str) -> None:
+        mark = f"{seen}-{rank}"
+        again = os.path.exists(mark)
+        with open(mark, "w"):
+            pass
+        if rank == 0:  # GUARD
+            dist.barrier()
+            return
+        if not again:
+            dist.all_reduce(torch.ones(1))
+
+    found = divergence(program, str(tmp_path / "seen"))
+    assert line(program, "GUARD") == found.line
+
+
 def test_one_of_many_ranks() -> None:
     """What is another value on each rank does not hide which of them went another way."""
 
