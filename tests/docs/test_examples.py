@@ -20,10 +20,6 @@ PAGES = _examples.pages()
 FIRST = (
     "README.md",
     "docs/tutorial/index.md",
-    "docs/howto/reading-a-report.md",
-    "docs/howto/reuse.md",
-    "docs/howto/preload.md",
-    "docs/reference/fixtures.md",
     "docs/reference/command-line.md",
 )
 """What everybody reads; the examples of the other pages take minutes, and are run by `tox -e examples`."""

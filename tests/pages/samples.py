@@ -17,7 +17,7 @@ def run_of(function: Callable[..., Any], *args: Any, test: str, **world: Any) ->
     runs: list[Run] = []
     before = _settings.use(
         dataclasses.replace(
-            _settings.current, on_run=runs.append, records_kept=20_000, explain="auto"
+            _settings.current, on_run=runs.append, records_kept=20_000, explain="always"
         )
     )
     try:
