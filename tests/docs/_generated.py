@@ -96,7 +96,8 @@ def finding_page(kind: Kind) -> str:
         f"`faulty` has the fault, `fixed` is put right. Each runs on a world: `World({world}).run(faulty)`.",
         f'```python title="{kind.name}.py" linenums="{kind.first_line}"{marked}\n{kind.source}\n```',
         "## What is reported",
-        f"```text\n{said.text}\n```",
+        # Warnings and tracebacks have whole paths, which are this machine's.
+        "```text\n" + said.text.replace(f"{DOCS.parent}/", "") + "\n```",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
