@@ -25,10 +25,16 @@ def explain(finding: Finding, records: Sequence[Record], paths: Mapping[int, Pat
     if found is not None:
         return Explanation(shown(found, paths))
     places = differed(finding, paths)
-    return Explanation(reason=_reason(finding, places, paths), differed=tuple(places))
+    reason = _reason(finding, records, places, paths)
+    return Explanation(reason=reason, differed=tuple(places))
 
 
-def _reason(finding: Finding, places: Sequence[Divergence], paths: Mapping[int, Path]) -> str:
+def _reason(
+    finding: Finding,
+    records: Sequence[Record],
+    places: Sequence[Divergence],
+    paths: Mapping[int, Path],
+) -> str:
     """Why no place is named."""
     if any(path.full for path in paths.values()):
         return "the ranks made too many steps in the second run to follow them all in time"
@@ -42,6 +48,11 @@ def _reason(finding: Finding, places: Sequence[Divergence], paths: Mapping[int, 
     )
     if elsewhere:
         return "a call was made in another thread than the main one, which is not followed"
+    if places and _messages_only(finding, records):
+        return (
+            "of a send and its receive none can be told to be the wrong one, for those who send and "
+            "those who receive go different ways by design"
+        )
     if not places:
         return (
             "in a second run all ranks took the same way through the functions on these stacks, "
@@ -67,8 +78,8 @@ def _candidates(
         for side in finding.sides
         if side.number is not None and side.rank in paths
     }
-    if _messages_only(finding, records, numbers):
-        return  # those who send and those who receive go different ways by design
+    if _messages_only(finding, records):
+        return
     made = [r for r in numbers if r not in guilty]
     for rank in made:
         for other in guilty:
@@ -83,8 +94,9 @@ def _candidates(
     yield from order_parting(finding, records, paths)
 
 
-def _messages_only(finding: Finding, records: Sequence[Record], numbers: Mapping[int, int]) -> bool:
+def _messages_only(finding: Finding, records: Sequence[Record]) -> bool:
     """Whether the finding is about sends and receives alone."""
+    numbers = {side.rank: side.number for side in finding.sides if side.number is not None}
     ops = {r.op for r in records if isinstance(r, Call) and numbers.get(r.rank) == r.call}
     return finding.kind == "unmatched_p2p" or (bool(ops) and ops <= P2P_OPS)
 

@@ -206,14 +206,24 @@ class Path:
         elif visit.at is None:
             return
         elif kind == trace.RAISED:
-            visit.raised[visit.at] = Raised(*note)
-            self.failures.append(self._chain())
+            self._raise(visit, visit.at, Raised(*note))
         elif kind == trace.VALUES:
             held = visit.values.setdefault(visit.at, {})
             held.update((text, value) for text, value in note if text not in held)
         elif kind == trace.RETURNED:
             name, value = note
             visit.values.setdefault(visit.at, {})[f"{name}()"] = value
+
+    def _raise(self, visit: Visit, point: Point, raised: Raised) -> None:
+        """An exception passes through, unless it came out of a collective.
+
+        That is no decision of the code's, and may be no more than the end of the world.
+        """
+        if visit.marks.get(point) or raised == self._out_of_call:
+            self._out_of_call = raised
+            return
+        visit.raised[point] = raised
+        self.failures.append(self._chain())
 
     def _call(self, number: int) -> None:
         chain = self._chain()

@@ -21,16 +21,19 @@ def following(plan: TracePlan, rank: int, recorder: Recorder) -> Iterator[None]:
     follower = Follower(plan, rank)
     recorder.on_begin = follower.called
     try:
-        if hasattr(sys, "monitoring"):
-            from harness.explain._monitoring import monitored
-
-            with monitored(follower):
-                yield
-        else:
-            with traced(follower):
-                yield
+        with watching(follower):
+            yield
     finally:
         recorder.on_begin = None
+
+
+def watching(follower: Follower) -> contextlib.AbstractContextManager[None]:
+    """Have the follower told what happens in this thread, in the way that this Python has."""
+    if hasattr(sys, "monitoring"):
+        from harness.explain._monitoring import monitored
+
+        return monitored(follower)
+    return traced(follower)
 
 
 @contextlib.contextmanager

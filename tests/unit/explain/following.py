@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import mmap
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path as File
@@ -17,7 +16,7 @@ from harness.explain._paths import Contexts, Mark, Path
 from harness.explain._plan import _captures
 from harness.explain._source import functions_of
 from harness.explain._trace import TracePlan, read
-from harness.explain._tracer import traced
+from harness.explain._tracer import watching
 
 Program = Callable[[int], Any]
 
@@ -56,16 +55,11 @@ def call(name: str = "it") -> bool:
     return True
 
 
-@contextlib.contextmanager
-def _tracing(follower: Follower) -> Any:
-    if hasattr(sys, "monitoring"):
-        from harness.explain._monitoring import monitored
-
-        with monitored(follower):
-            yield
-    else:
-        with traced(follower):
-            yield
+def lost(name: str, fails: bool) -> None:
+    """A collective that may fail for want of a partner."""
+    current[-1].call(name)
+    if fails:
+        raise RuntimeError("Connection closed by peer")
 
 
 def follow(
@@ -81,7 +75,7 @@ def follow(
         follower = Follower(plan, 0)
         current.append(Rank(follower, waits_in, stop))
         try:
-            with contextlib.suppress(Stop, Exception), _tracing(follower):
+            with contextlib.suppress(Stop, Exception), watching(follower):
                 program(rank)
         finally:
             made = current.pop()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.explain import _follower
-from harness.explain._parting import parting
+from harness.explain._parting import differences, parting
 from harness.explain._paths import Contexts, Path
-from tests.unit.explain.following import Program, call, follow, line_of, marked, part
+from tests.unit.explain.following import Program, call, follow, line_of, lost, marked, part
 from tests.unit.explain.programs import PROGRAMS
 
 
@@ -33,6 +33,22 @@ def test_a_way_that_was_not_kept_to_its_end_is_not_blamed() -> None:
     assert parting(goer, goer.marks[0], other) is not None
     other.full = True
     assert parting(goer, goer.marks[0], other) is None
+
+
+def fails_for_want_of_a_partner(rank: int) -> None:
+    try:
+        lost("other", fails=rank == 1)
+    except RuntimeError:
+        return
+    call()
+
+
+def test_an_error_out_of_a_collective_decides_nothing() -> None:
+    """It may come of a partner that is gone, and of the end of the world itself."""
+    found, goer, other = part(fails_for_want_of_a_partner)
+    assert found is None
+    assert [] == list(differences(goer, other))
+    assert [] == other.failures
 
 
 def test_values_that_take_too_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
