@@ -79,10 +79,6 @@ class Function:
     node: ast.AST | None
     steps: dict[int, Step] = field(default_factory=dict)
 
-    def step_at(self, line: int) -> Step | None:
-        """The statement that the line is part of."""
-        return self.steps.get(line)
-
 
 def function_at(file: str, name: str, line: int) -> Function | None:
     """The function of that qualified name around a line; None where there is no source to read."""

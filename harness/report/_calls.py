@@ -26,7 +26,6 @@ OTHER_PASS = 2.5
 OTHER_OP = 3.0
 NEVER = float("inf")
 
-Members = tuple[int, ...]
 Slot = tuple[object, ...]
 """What calls of several ranks have in common that meet: group and index, or a message's stream."""
 
