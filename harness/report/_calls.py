@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from harness.record import P2P_OPS, Call, Creation, Ended, GroupMade, Stack
 from harness.report._run import Run
 from harness.verdict import Finding
-from harness.verdict._align import idle_names
+from harness.verdict._align import cheapest, idle_names
 from harness.verdict._sites import loop_evidence
 
-GAP = 2.0
 TRAILING = 1.0
 MESSAGE = 0.3
 OTHER_POSITION = 0.4
@@ -312,7 +311,6 @@ def _place(
 def _aligned(one: Column, two: Column, forced: bool, idle: frozenset[str]) -> dict[int, int]:
     """The cheapest pairing of two columns' calls, as places in ``two`` → places in ``one``."""
     a, b = one.entries, two.entries
-    n, m = len(a), len(b)
     known: dict[tuple[int, int, bool], float] = {}
 
     def cost(i: int, j: int) -> float:
@@ -325,26 +323,8 @@ def _aligned(one: Column, two: Column, forced: bool, idle: frozenset[str]) -> di
             found = known[key] = _cost(x, y, key[2], idle)
         return found
 
-    best = [[0.0] * (m + 1) for _ in range(n + 1)]
-    for i in range(n - 1, -1, -1):
-        best[i][m] = best[i + 1][m] + TRAILING
-    for j in range(m - 1, -1, -1):
-        best[n][j] = best[n][j + 1] + TRAILING
-    for i in range(n - 1, -1, -1):
-        row, below = best[i], best[i + 1]
-        for j in range(m - 1, -1, -1):
-            row[j] = min(below[j + 1] + cost(i, j), below[j] + GAP, row[j + 1] + GAP)
-    pairs: dict[int, int] = {}
-    i = j = 0
-    while i < n and j < m:
-        if best[i][j] == best[i + 1][j + 1] + cost(i, j):
-            pairs[j] = i
-            i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j] + GAP:
-            i += 1
-        else:
-            j += 1
-    return pairs
+    alignment = cheapest(len(a), len(b), (TRAILING, TRAILING), cost)
+    return {j: i for i, j in alignment.pairs}
 
 
 def _cost(x: Entry, y: Entry, meet: bool, idle: frozenset[str]) -> float:

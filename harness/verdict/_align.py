@@ -123,7 +123,9 @@ def align(
 
     if all(cost(i, i) == 0.0 for i in range(min(len(a), len(b)))):
         return _positional(len(a), len(b), a_over, b_over)
-    return _cheapest(len(a), len(b), a_over, b_over, cost)
+    # What is left of the other sequence costs nothing if this rank may yet come to it.
+    ends = GAP if b_over else 0.0, GAP if a_over else 0.0
+    return cheapest(len(a), len(b), ends, cost)
 
 
 def _positional(n: int, m: int, a_over: bool, b_over: bool) -> Alignment:
@@ -134,34 +136,37 @@ def _positional(n: int, m: int, a_over: bool, b_over: bool) -> Alignment:
     return Alignment(pairs, only_a, only_b, GAP * (len(only_a) + len(only_b)))
 
 
-def _cheapest(
-    n: int, m: int, a_over: bool, b_over: bool, cost: Callable[[int, int], float]
+def cheapest(
+    n: int, m: int, ends: tuple[float, float], cost: Callable[[int, int], float]
 ) -> Alignment:
+    """The cheapest alignment of ``n`` things with ``m``, where a pair costs ``cost(i, j)``.
+
+    ``ends`` is what each thing costs that is left over at the end, of the first sequence and of the
+    second; with 0 it is no gap.
+    """
     far = float("inf")
     band = BAND + abs(n - m)
     best = [[far] * (m + 1) for _ in range(n + 1)]
     for i in range(n, -1, -1):
         row = best[i]
         below = best[i + 1] if i < n else None
-        # What is left of the other sequence costs nothing if this rank may yet come to it.
         for j in range(min(m, i + band), max(-1, i - band - 1), -1):
             if i == n and j == m:
                 row[j] = 0.0
             elif i == n:
-                row[j] = GAP * (m - j) if a_over else 0.0
+                row[j] = ends[1] * (m - j)
             elif j == m:
-                row[j] = GAP * (n - i) if b_over else 0.0
+                row[j] = ends[0] * (n - i)
             else:
                 assert below is not None
                 row[j] = min(below[j + 1] + cost(i, j), below[j] + GAP, row[j + 1] + GAP)
-    return _walk(n, m, a_over, b_over, cost, best)
+    return _walk(n, m, ends, cost, best)
 
 
 def _walk(
     n: int,
     m: int,
-    a_over: bool,
-    b_over: bool,
+    ends: tuple[float, float],
     cost: Callable[[int, int], float],
     best: list[list[float]],
 ) -> Alignment:
@@ -179,8 +184,8 @@ def _walk(
         else:
             only_b.append(j)
             j += 1
-    if b_over:
+    if ends[0]:
         only_a.extend(range(i, n))
-    if a_over:
+    if ends[1]:
         only_b.extend(range(j, m))
     return Alignment(tuple(pairs), tuple(only_a), tuple(only_b), best[0][0])
