@@ -32,13 +32,15 @@ from harness.verdict import Finding
 LONGEST_FIRST = 10.0
 """Seconds of a first run after which ``auto`` makes no second."""
 
-LEAST = 1.7
 TIMES = 1.7
-"""A second run may take so many seconds at least, and so many times what the first took; with what
-comes after it that is twice."""
+LEAST = {"auto": 1.7, "always": 10.0}
+"""A second run may take so many times what the first took, and so many seconds at least, by the mode;
+with what comes after it that is twice."""
 
+STARTS_WITHIN = 10.0
 STARTS_ANEW_WITHIN = 30.0
-"""Seconds more for ranks that have to import torch each for itself."""
+"""Seconds before that for ranks to come up, and for ranks that import torch each for itself. Most are
+up in 0.1 s; a busy machine must not take from the run itself."""
 
 CLOSES_WITHIN = 0.7
 """Seconds that a test must have left as the second run ends: for the ranks' ends and the report."""
@@ -115,7 +117,7 @@ def explained(run: Run, again: Again, mode: str) -> Explanation | None:
             reason=f"the first run took {again.seconds:.0f} s, and a second is made up to "
             f"{LONGEST_FIRST:.0f} s (--world-explain=always makes one)"
         )
-    limit = max(LEAST, TIMES * again.seconds)
+    limit = max(LEAST[mode], TIMES * again.seconds)
     left = again.left - CLOSES_WITHIN
     if left < LEAST_LEFT:
         return Explanation(reason="the test has no time left for a second run")
@@ -142,13 +144,12 @@ def failed(error: Exception) -> Explanation:
 
 def _second(run: Run, again: Again, limit: float, latest: float) -> Explanation:
     finding = run.findings[0]
-    until = time.monotonic() + limit
     read_anew()
     with _shared() as (path, descriptor):
         followed = plan(finding, run.records, path, run.world_size, len(again.payloads))
         os.ftruncate(descriptor, run.world_size * followed.size)
         try:
-            outcome = _run(again, followed, limit, latest)
+            outcome, left = _run(again, followed, limit, latest)
         except (LaunchError, queue.Empty) as error:
             return Explanation(
                 reason=f"the second run could not be made: {str(error) or 'no answer'}"
@@ -162,18 +163,18 @@ def _second(run: Run, again: Again, limit: float, latest: float) -> Explanation:
         errors = outcome.errors or [finding]
         sides = dict.fromkeys((*errors[0].ranks, *(side.rank for side in errors[0].sides)))
         with mmap.mmap(descriptor, run.world_size * followed.size) as memory:
-            paths = _paths(memory, followed.events, run.world_size, tuple(sides), until)
+            paths = _paths(memory, followed.events, run.world_size, tuple(sides), left)
     return _judged(finding, outcome, paths, limit)
 
 
 def _paths(
-    memory: mmap.mmap, events: int, world_size: int, first: Sequence[int], until: float
+    memory: mmap.mmap, events: int, world_size: int, first: Sequence[int], left: float
 ) -> dict[int, Path]:
     """The ways of the ranks, as far as there is time: of those that the finding is about first."""
     contexts = Contexts()
     now = time.monotonic()
     # What has been read is then looked at, which takes some time, too.
-    left = max(until - now, LEAST_READING) * 2 / 3
+    left = max(left, LEAST_READING) * 2 / 3
     found: dict[int, Path] = {}
     for place, rank in enumerate(dict.fromkeys((*first, *range(world_size))), 1):
         if rank not in first and time.monotonic() > now + left:
@@ -214,27 +215,30 @@ def _sites(finding: Finding) -> set[tuple[str, int]]:
     return {(f.file, f.line) for side in finding.sides for f in side.stack[:1]}
 
 
-def _run(again: Again, followed: TracePlan, limit: float, latest: float) -> Outcome | None:
-    """All functions, one after another; None if the time is up before the last."""
+def _run(
+    again: Again, followed: TracePlan, limit: float, latest: float
+) -> tuple[Outcome | None, float]:
+    """All functions, one after another, and the seconds that are left of ``limit``.
+
+    None if the time is up before the last.
+    """
     # gloo's own patience must not end before ours.
     spec = replace(again.spec, trace=followed, timeout=max(again.spec.timeout, limit + 5))
     supervisor = Supervisor(
         server_for(again.preload).launch(spec), spec.layout, again.buffered_sends
     )
     try:
-        starting = STARTS_ANEW_WITHIN if spec.hash_seed else 0.0
-        until = min(time.monotonic() + limit + starting, latest)
-        outcome = None
+        starting = STARTS_ANEW_WITHIN if spec.hash_seed else STARTS_WITHIN
+        latest = min(time.monotonic() + starting + limit, latest)
+        outcome, left = None, limit
         for payload in again.payloads:
-            left = until - time.monotonic()
             if left <= 0:
-                return None
-            outcome = supervisor.run(
-                payload, min(left, limit), until, test=again.test, kept=KEPT, always=True
-            )
+                return None, 0.0
+            outcome = supervisor.run(payload, left, latest, test=again.test, kept=KEPT, always=True)
+            left -= outcome.ended_at - outcome.began
             if outcome.trouble or outcome.errors:
                 break
-        return outcome
+        return outcome, left
     finally:
         supervisor.close()
 

@@ -174,7 +174,7 @@ OPTIONS = (
         "auto",
         "whether a fault is looked at in a second run, with the code on its way traced, to name the "
         "line at which ranks took different ways: auto (if the first took less than 10 s), always "
-        "or never",
+        "(and with more time for it) or never",
         "WHEN",
     ),
     _Option(

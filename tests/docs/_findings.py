@@ -88,7 +88,7 @@ def read(name: str) -> Kind:
 
 def run(kind: Kind, function: Callable[..., Any]) -> Said:
     """Run one form of the program on a world, with the options at their defaults."""
-    before = _settings.use(_settings.Settings(preload=_settings.current.preload))
+    before = _settings.use(_settings.Settings(preload=_settings.current.preload, explain="always"))
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

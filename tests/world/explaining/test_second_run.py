@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,8 @@ import torch
 import torch.distributed as dist
 
 from harness import World, WorldError, _rerun
+from harness.launch._forkserver import ForkServer, Launched
+from harness.launch._spec import WorldSpec
 
 from .asking import divergence, explanation, line
 
@@ -63,7 +66,7 @@ def test_a_second_run_that_does_not_end_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test does not wait for it."""
-    monkeypatch.setattr(_rerun, "LEAST", 0.5)
+    monkeypatch.setitem(_rerun.LEAST, "auto", 0.5)
 
     def program(rank: int, seen: str) -> None:
         mark = f"{seen}-{rank}"
@@ -75,10 +78,32 @@ def test_a_second_run_that_does_not_end_is_cut_off(
             dist.barrier()
 
     began = time.monotonic()
-    found = explanation(program, str(tmp_path / "seen"))
+    found = explanation(program, str(tmp_path / "seen"), explain="auto")
     assert found is not None
     assert "cut off" in found.reason
     assert time.monotonic() - began < 30
+
+
+def test_ranks_that_come_up_late_have_their_time_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A busy machine starts ranks slowly; the bound is for what they do then."""
+    monkeypatch.setitem(_rerun.LEAST, "auto", 0.9)
+    launch = ForkServer.launch
+
+    def late(server: ForkServer, spec: WorldSpec) -> Launched:
+        if spec.trace is not None:
+            process = server._process
+            assert process is not None
+            process.send_signal(signal.SIGSTOP)
+            threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
+        return launch(server, spec)
+
+    monkeypatch.setattr(ForkServer, "launch", late)
+    found = explanation(_never, explain="auto")
+    assert found is not None
+    assert found.divergence is not None, found.reason
+    assert found.seconds > 0.9
 
 
 def test_what_an_expression_does_is_not_done_again() -> None:
