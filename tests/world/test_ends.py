@@ -221,7 +221,12 @@ def a_session(
         temp.mkdir()
         env = {**os.environ, "NOTES": str(notes), "TMPDIR": str(temp)}
         env.pop("PYTEST_ADDOPTS", None)
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "test_it.py"]
+        # Where this session runs in the background of a shell, it and its children ignore Ctrl-C.
+        heeds = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "import pytest; sys.exit(pytest.main())"
+        )
+        command = [sys.executable, "-c", heeds, "-p", "no:cacheprovider", *options, "test_it.py"]
         process = subprocess.Popen(
             command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
