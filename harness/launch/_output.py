@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 HEAD = 16 * 1024
 TAIL = 48 * 1024
+
+_OF_GLOO = re.compile(r"^\[Gloo\] Rank \d+ is connected to .*\n", re.MULTILINE)
+"""What gloo prints, as of torch 2.8, for each group that connects."""
 
 
 class Kept:
@@ -47,4 +51,4 @@ class Kept:
         tail = b"".join(self._tail).decode("utf-8", "replace")
         cut = f"\n… {self._dropped} bytes left out …\n" if self._dropped else ""
         self.__init__()  # type: ignore[misc]
-        return head + cut + tail
+        return _OF_GLOO.sub("", head + cut + tail)

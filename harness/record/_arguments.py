@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 import torch
-from torch._C import _distributed_c10d as c10d
+import torch.distributed.distributed_c10d as torch_c10d
 
 from harness.record._operations import Reader
 
-REDUCE_OPS = {
-    int(getattr(c10d.ReduceOp.RedOpType, name)): name
-    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
-}
+_FRAMES = 12
+"""At most so many frames lie between a kernel and the function of torch.distributed above it."""
+
+
+def asked_async(frame: FrameType | None) -> bool | None:
+    """Whether the function of torch.distributed above ``frame`` leaves its work to its caller.
+
+    For a torch that does not tell it to kernels; None where the call is not that function's own.
+    """
+    for _ in range(_FRAMES):
+        if frame is None:
+            return None
+        code = frame.f_code
+        if code.co_filename == torch_c10d.__file__:
+            known = "async_op" in code.co_varnames
+            return bool(frame.f_locals["async_op"]) if known else None
+        frame = frame.f_back
+    return None
 
 
 def member(ranks: tuple[int, ...], place: int) -> int:

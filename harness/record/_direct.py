@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from harness.record._arguments import REDUCE_OPS
+from harness.record._reduce_ops import REDUCE_OPS
 
 if TYPE_CHECKING:
     from harness.record._recorder import Recorder

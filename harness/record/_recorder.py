@@ -21,7 +21,8 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from harness.record import _labels as label
-from harness.record._arguments import REDUCE_OPS, given_in, is_phantom, member
+from harness.record import _reduce_ops
+from harness.record._arguments import asked_async, given_in, is_phantom, member
 from harness.record._detour import Detour
 from harness.record._direct import recorded_all_reduce
 from harness.record._groups import GroupWatch
@@ -75,6 +76,7 @@ class Recorder:
         self._libraries: list[Any] = []
         self.groups = GroupWatch(self)
         self.detour = Detour()
+        self.reduce_ops = _reduce_ops.ReduceOps()
         self.inflight = InFlight(self._touched)
         self._real: list[tuple[Any, str, Any]] = []
         self.on_begin: Callable[[int], None] | None = None
@@ -121,13 +123,22 @@ class Recorder:
         self._replace(c10d.Work, "_source_rank", self.detour.source_rank)
         if hasattr(c10d.AllreduceOptions, "asyncOp"):
             self._replace(c10d.ProcessGroup, "allreduce", recorded_all_reduce(self))
+        if not self.reduce_ops.told:
+            self._ask_for_reduce_ops(functional, after)
         self.groups.install()
+
+    def _ask_for_reduce_ops(self, functional: Any, after: Any) -> None:
+        for name in _reduce_ops.METHODS:
+            self._replace(c10d.ProcessGroup, name, self.reduce_ops.method)
+        for overload in _reduce_ops.functional():
+            kernel = self.reduce_ops.kernel(overload, after)
+            functional.impl(overload, kernel, "BackendSelect", with_keyset=True)
 
     def uninstall(self) -> None:
         """Leave torch as it was."""
         self.groups.uninstall()
         self.inflight.clear()
-        for kind, name, real in self._real:
+        for kind, name, real in reversed(self._real):
             setattr(kind, name, real)
         self._real = []
         for library in self._libraries:
@@ -169,7 +180,7 @@ class Recorder:
         redispatch = overload.redispatch
         send = self.channel.send
         local = self.local
-        # An older torch does not say whether the caller will wait; then each step is recorded.
+        # Where the caller is not known to wait, each step is recorded.
         tells_async = read.knows("async_op")
         passes_messages = operation.name in ("send", "recv")
 
@@ -180,7 +191,10 @@ class Recorder:
             thread = self.threads.number()
             number, held = -1, ""
             try:
-                asynchronous = bool(read("async_op", args, kwargs)) if tells_async else None
+                if tells_async:
+                    asynchronous: bool | None = bool(read("async_op", args, kwargs))
+                else:
+                    asynchronous = asked_async(sys._getframe(1))
                 number, held = self._begin(read, operation, args, kwargs, thread, asynchronous)
                 if passes_messages:
                     out = self._pass_message(read, overload, keyset & after, args, kwargs)
@@ -234,8 +248,7 @@ class Recorder:
             stream = key
         reduce_op = None
         if read.knows("reduce_op"):
-            boxed = read("reduce_op", args, kwargs)
-            reduce_op = REDUCE_OPS.get(boxed.op())
+            reduce_op = self.reduce_ops.name(read("reduce_op", args, kwargs))
         inputs = outputs = ()
         if operation.inputs:
             inputs = self.tensors.described(

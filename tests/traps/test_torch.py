@@ -14,6 +14,9 @@ from torch import nn
 
 Silent = Callable[..., list[Any]]
 sizes = pytest.mark.parametrize("size", [2, 4])
+newer = pytest.mark.skipif(
+    torch.__version__.startswith("2.6."), reason="by itself, torch 2.6 cannot do it on CPUs either"
+)
 
 
 def _model() -> nn.Module:
@@ -87,6 +90,7 @@ def test_ddp_finds_unused_parameters(silent: Silent, size: int) -> None:
     silent(program, dp=size)
 
 
+@newer
 @sizes
 def test_fully_shard(silent: Silent, size: int) -> None:
     """FSDP2 on the CPU, layer by layer, with an optimizer."""
@@ -146,6 +150,7 @@ def test_a_two_dimensional_mesh_and_its_slices(silent: Silent, size: int) -> Non
 
 
 @pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B"])
+@newer
 @sizes
 def test_pipeline_schedules(silent: Silent, size: int, schedule: str) -> None:
     """torch.distributed.pipelining on gloo: forward and backward of eight microbatches."""

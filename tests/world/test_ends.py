@@ -18,7 +18,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness import World, WorldError
+from harness import World, WorldError, _settings
+from harness.launch._forkserver import close_servers
 
 WITHIN = 15.0
 
@@ -71,9 +72,6 @@ def _noted(folder: Path, ranks: int) -> list[int]:
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A TMPDIR of this test's own, with a server of its own, so that leftovers can be seen."""
-    from harness import _settings
-    from harness.launch import _forkserver
-
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -82,7 +80,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     before = _settings.use(_settings.Settings(preload=preload))
     yield folder
     _settings.use(before)
-    _forkserver.close_servers(of=preload)
+    close_servers(of=preload)
     tempfile.tempdir = None
 
 
@@ -103,6 +101,7 @@ def test_a_closed_world_leaves_no_process_file_thread_or_descriptor(temporary: P
     assert _all_gone(pids)
     assert before == len(os.listdir("/proc/self/fd"))
     assert [] == [t.name for t in threading.enumerate() if t.name == "pytest-collectives"]
+    close_servers(of=_settings.current.preload)
     assert [] == list(temporary.iterdir())
 
 
@@ -290,8 +289,6 @@ def test_a_world_ends_before_the_pytest_timeout(a_session: Session, tmp_path: Pa
 
 def test_too_few_open_files_for_a_world_is_said_and_nothing_is_left() -> None:
     """Wherever in a start they run out: one error that says what to do, and the next world works."""
-    from harness.launch._forkserver import close_servers
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for more in (0, 1, 4, 8, 9):
         if more % 2 == 0:

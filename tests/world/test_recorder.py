@@ -53,6 +53,8 @@ def _all_in_this_file(records: list[Record]) -> bool:
 
 Recorded = Callable[..., list[Record]]
 
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+
 
 def test_the_plain_collectives(recorded: Recorded) -> None:
     """Each of torch.distributed's functions is one record with its own name."""
@@ -65,7 +67,8 @@ def test_the_plain_collectives(recorded: Recorded) -> None:
         dist.all_gather([torch.ones(1), torch.ones(1)], one)
         dist.gather(one, [torch.ones(1), torch.ones(1)] if rank == 0 else None, dst=0)
         dist.scatter(one, [torch.ones(1), torch.ones(1)] if rank == 1 else None, src=1)
-        dist.reduce_scatter(one, [torch.ones(1), torch.ones(1)])
+        if TORCH > (2, 6):  # gloo of 2.6 has none
+            dist.reduce_scatter(one, [torch.ones(1), torch.ones(1)])
         dist.all_to_all_single(two, torch.ones(2))
         dist.barrier()
 
@@ -77,7 +80,7 @@ def test_the_plain_collectives(recorded: Recorded) -> None:
         "all_gather",
         "gather",
         "scatter",
-        "reduce_scatter",
+        *(["reduce_scatter"] if TORCH > (2, 6) else []),
         "all_to_all_single",
         "barrier",
     ] == _ops(records)
@@ -85,7 +88,7 @@ def test_the_plain_collectives(recorded: Recorded) -> None:
     assert ("SUM", None) == (calls[0].reduce_op, calls[0].root)
     assert (None, 1) == (calls[1].reduce_op, calls[1].root)
     assert ("MAX", 1) == (calls[2].reduce_op, calls[2].root)
-    assert list(range(9)) == [call.index for call in calls]
+    assert list(range(len(calls))) == [call.index for call in calls]
     assert _all_in_this_file(records)
 
 
@@ -256,6 +259,7 @@ def test_ddp(recorded: Recorded) -> None:
     assert _all_in_this_file(records)
 
 
+@pytest.mark.skipif(TORCH < (2, 7), reason="fully_shard of torch 2.6 does not run on CPUs")
 def test_fsdp2(recorded: Recorded) -> None:
     """fully_shard on the CPU: gathers in forward, reduce-scatters in backward."""
 
