@@ -45,8 +45,15 @@ MESSAGES = ("pp", "cp")
 CURRENT_TEST = "PYTEST_CURRENT_TEST"
 """pytest's variable; it comes with each function, for a world may outlive a test."""
 
-STACKS_SIGNAL = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUSR2
-"""The server sends it to ask a rank for the stacks of its threads."""
+_LINUX = sys.platform == "linux"
+ASK_SIGNAL = signal.SIGRTMAX - 2 if _LINUX else signal.SIGUSR1
+STACKS_SIGNAL = signal.SIGRTMAX - 1 if _LINUX else signal.SIGUSR2
+"""The server sends them to ask a rank for the stacks of its threads.
+
+The first is answered between two bytecodes, thus by a rank that runs Python code. The second is
+answered at once, which a rank that begins a function at that moment would not survive: its frames are
+not whole then (CPython 3.11). So it is for ranks that do not answer the first: they are in C code.
+"""
 
 
 _LIBRARY_C = ctypes.CDLL(None)
@@ -68,7 +75,7 @@ def rank_main(
         _processes.die_with_parent()
         _own_streams(out, err)
         faulthandler.enable(file=sys.stderr, all_threads=True)
-        faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
+        _answer_stacks(stacks)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit_open_files(spec.open_files)
         channel = template.recorder.channel
@@ -89,6 +96,16 @@ def rank_main(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _answer_stacks(stacks: int) -> None:
+    def stacks_as_asked(*_: object) -> None:
+        with contextlib.suppress(Exception):
+            faulthandler.dump_traceback(file=stacks, all_threads=True)
+
+    signal.signal(ASK_SIGNAL, stacks_as_asked)
+    signal.siginterrupt(ASK_SIGNAL, False)
+    faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
 
 
 def _limit_open_files(asked: int) -> None:

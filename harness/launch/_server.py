@@ -24,12 +24,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.launch import _processes
 from harness.launch._coverage import unmeasured
 from harness.launch._spec import WorldSpec
 from harness.record._wire import frame, unframe
+
+if TYPE_CHECKING:
+    from harness.launch._stack_request import StackRequest
 
 REFUSED, STARTED, EXIT, STACKS, GONE = "refused", "started", "exit", "stacks", "gone"
 START, KILL = "start", "kill"
@@ -38,7 +41,6 @@ FDS_PER_RANK = 3
 RANKS_PER_MESSAGE = 64
 """A message may carry 253 descriptors."""
 
-STACKS_WITHIN = 0.25
 ORPHAN_CHECK = 1.0
 
 IDLE = 1.0
@@ -84,18 +86,6 @@ class _World:
             self.sock.sendall(frame(*values))
 
 
-@dataclass
-class _Request:
-    """A request for stacks that the ranks have not all answered."""
-
-    world: _World
-    number: int
-    sizes: dict[int, int]
-    before: dict[int, int]
-    states: dict[int, tuple[str, float]]
-    until: float
-
-
 class Server:
     """The loop of the server process."""
 
@@ -104,7 +94,7 @@ class Server:
         self._parent = os.getppid()
         self._worlds: dict[int, _World] = {}
         self._by_pid: dict[int, tuple[_World, int]] = {}
-        self._asked: list[_Request] = []
+        self._asked: list[tuple[_World, int, StackRequest]] = []
         self._trouble = ""
         self._served = False
         self._idle = False
@@ -159,7 +149,7 @@ class Server:
         try:
             while os.getppid() == self._parent:
                 events = self._selector.select(self._patience())
-                self._idle = not events
+                self._idle = not events and not self._asked
                 for key, _ in events:
                     if key.data() is False:
                         return
@@ -357,44 +347,21 @@ class Server:
     # -- stacks -----------------------------------------------------------------------------
 
     def _ask_stacks(self, world: _World, number: int, ranks: Sequence[int]) -> None:
-        from harness.launch._rank import STACKS_SIGNAL
+        from harness.launch._stack_request import StackRequest  # which needs torch
 
-        live = [rank for rank in ranks if rank in world.pids]
-        states = {rank: _processes.state_and_cpu(world.pids[rank]) for rank in live}
-        before = {rank: os.fstat(world.stacks[rank]).st_size for rank in live}
-        for rank in live:
-            if states[rank][0] not in "TtZX":
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(world.pids[rank], STACKS_SIGNAL)
-        until = time.monotonic() + STACKS_WITHIN
-        self._asked.append(_Request(world, number, dict(before), before, states, until))
+        request = StackRequest(world.pids, world.stacks, ranks)
+        self._asked.append((world, number, request))
 
     def _answer_stacks(self) -> None:
-        for request in list(self._asked):
-            world = request.world
-            sizes = {}
-            for rank in request.before:
-                with contextlib.suppress(OSError, KeyError):
-                    sizes[rank] = os.fstat(world.stacks[rank]).st_size
-            waited_for = [
-                rank
-                for rank, size in sizes.items()
-                if request.states[rank][0] not in "TtZX"
-                and (size == request.before[rank] or size != request.sizes[rank])
-            ]
-            request.sizes = sizes
-            if waited_for and time.monotonic() < request.until:
+        for asked in list(self._asked):
+            world, number, request = asked
+            if id(world) not in self._worlds:
+                self._asked.remove(asked)
                 continue
-            self._asked.remove(request)
-            answer = {}
-            for rank, size in sizes.items():
-                start = request.before[rank]
-                with contextlib.suppress(OSError):
-                    text = os.pread(world.stacks[rank], size - start, start).decode(
-                        "utf-8", "replace"
-                    )
-                    answer[rank] = (*request.states[rank], text)
-            world.send(STACKS, request.number, answer)
+            answer = request.answer()
+            if answer is not None:
+                self._asked.remove(asked)
+                world.send(STACKS, number, answer)
 
 
 def _import_if_there(name: str) -> None:

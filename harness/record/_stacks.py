@@ -145,8 +145,12 @@ def _loop_values(frame: FrameType, loops: tuple[Loop, ...]) -> tuple[tuple[str, 
             for name in names:
                 value: Any = local.get(name)
                 kind = type(value)
-                if kind is int or (kind is str and len(value) <= LONGEST_VALUE):
+                if kind is int:
                     values.append((name, str(value)))
+                elif kind is str and len(value) <= LONGEST_VALUE:
+                    # A report has a line for it, so what would break that is shown as in source.
+                    plain = value.isprintable() and value
+                    values.append((name, plain or repr(value)))
     return None if local is None else tuple(values)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.record import Frame, NativeWait, Stack
 
@@ -25,6 +25,8 @@ _TORCH = re.compile(r"[/\\]torch[/\\]")
 _OURS = re.compile(r"[/\\]harness[/\\](?:launch|record|mpu|suites)[/\\]")
 _STORE = re.compile(r"[/\\]harness[/\\]launch[/\\]_store\.py$")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python3\.\d+[/\\](?!site-packages)|<frozen ")
+_ANSWERING = re.compile(r"^  File .* in stacks_as_asked\n", re.MULTILINE)
+"""The frame in which a rank that runs Python code answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class Probes:
 
     def answered(self, answers: dict[int, Probe]) -> None:
         """The server has answered."""
-        self._latest.update(answers)
+        for rank, probe in answers.items():
+            self._latest[rank] = replace(probe, text=_ANSWERING.sub("", probe.text))
         self._waiting_for = set()
 
     @property

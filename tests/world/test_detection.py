@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import harness
 from harness import Finding, World, WorldError
+from harness.supervisor import _probes
 from harness.verdict import Judge
 
 
@@ -257,6 +258,38 @@ def test_a_stage_that_returns_early_is_legal() -> None:
         dist.all_reduce(torch.ones(3), group=rank.group("dp"))
 
     _run(program, dp=2, pp=2)
+
+
+def test_to_be_asked_for_its_stack_harms_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred questions to a rank that enters functions from C all the time: it goes on."""
+    asked: list[dict[int, _probes.Probe]] = []
+    answered = _probes.Probes.answered
+
+    def counted(probes: _probes.Probes, answers: dict[int, _probes.Probe]) -> None:
+        asked.append(answers)
+        answered(probes, answers)
+
+    monkeypatch.setattr(_probes.Probes, "answered", counted)
+    monkeypatch.setattr(_probes, "APART", 0.002)
+    monkeypatch.setattr(_probes, "SLOWEST", 0.002)
+
+    class Small:
+        def __init__(self) -> None:
+            self.size = 1
+
+    def program(rank: int) -> None:
+        until = time.monotonic() + 3.0
+        while rank == 1 and time.monotonic() < until:
+            for _ in range(1000):
+                Small()
+        dist.barrier()
+
+    with World(dp=2) as world:
+        world.run(program)
+    assert len(asked) > 50
+    shown = [answers[1] for answers in asked if answers.get(1) and answers[1].text]
+    assert len(shown) > 50
+    assert all("in program" in probe.text for probe in shown)
 
 
 def test_a_rank_that_computes_for_ever_is_a_straggler_with_its_stack() -> None:

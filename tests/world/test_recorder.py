@@ -353,6 +353,17 @@ def test_loop_variables_come_with_the_stack(recorded: Recorded) -> None:
     assert (("step", "1"), ("name", "b"), ("size", "2")) == loops[-1]
 
 
+def test_a_loop_variable_that_cannot_be_printed_is_shown_as_in_source(recorded: Recorded) -> None:
+    """Control characters of a key do not get into the report."""
+
+    def program(rank: int) -> None:
+        for key in ("a b", "\x1b[31m\n", ""):
+            dist.all_reduce(torch.ones(len(key) + 1))
+
+    loops = [dict(call.stack[0].loop) for call in _calls(recorded(program))]
+    assert ["a b", r"'\x1b[31m\n'", "''"] == [loop["key"] for loop in loops]
+
+
 def test_ten_thousand_calls_give_no_finding() -> None:
     """A long correct run stays silent."""
 
