@@ -13,8 +13,7 @@ import time
 from dataclasses import dataclass
 
 from harness import World, WorldError
-from tests.bugbench.program import Ground, Program
-from tests.bugbench.running import on_rank
+from tests.bugbench.program import Ground, Program, on_rank
 
 DEADLINE = 4.0
 MISMATCHES = frozenset({"call_mismatch", "argument_mismatch"})

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import Finding, World, WorldError, WorldWarning
 from harness.explain import Explanation
-from tests.bugbench.program import Expect, Ground, Main, Program
+from tests.bugbench.program import Expect, Ground, Program, on_rank
 
 TIMEOUT = 10.0
 
@@ -26,12 +26,6 @@ class Found:
     used_deadline: bool
     results: list[Any] | None
     explanation: Explanation | None = None
-
-
-def on_rank(rank: Any, main: Main, ground: Ground) -> Any:
-    """What runs on a rank: a random delay, then the program."""
-    ground.pause(rank)
-    return main(rank, ground)
 
 
 def run(program: Program, *, fixed: bool, seed: int, explain: str = "never") -> Found:
