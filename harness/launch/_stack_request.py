@@ -55,7 +55,7 @@ class StackRequest:
     def answer(self) -> dict[int, tuple[str, float, str]] | None:
         """By rank its state, CPU seconds and stacks; None while it is worth to wait for more.
 
-        A rank that does not answer in time, or is stopped, has no stacks.
+        A rank that does not answer in time, is stopped or has ended has no stacks.
         """
         passed = time.monotonic() - self._asked
         sizes = {}
@@ -65,7 +65,9 @@ class StackRequest:
         silent = [
             rank
             for rank, size in sizes.items()
-            if size == self._before[rank] and self._states[rank][0] not in STOPPED
+            if size == self._before[rank]
+            and self._states[rank][0] not in STOPPED
+            and rank in self._pids
         ]
         growing = [rank for rank, size in sizes.items() if size != self._sizes[rank]]
         self._sizes = sizes
@@ -78,7 +80,7 @@ class StackRequest:
         return {rank: (*self._states[rank], self._text(rank, size)) for rank, size in sizes.items()}
 
     def _is_in_c(self, rank: int, passed: float) -> bool:
-        if passed < ASLEEP or rank not in self._pids:
+        if passed < ASLEEP:
             return False
         state, cpu = _processes.state_and_cpu(self._pids[rank])
         ran = cpu - self._states[rank][1]

@@ -101,6 +101,8 @@ def test_a_closed_world_leaves_no_process_file_thread_or_descriptor(temporary: P
     assert _all_gone(pids)
     assert before == len(os.listdir("/proc/self/fd"))
     assert [] == [t.name for t in threading.enumerate() if t.name == "pytest-collectives"]
+    if not torch.__version__.startswith("2.6."):  # which makes a folder that its process removes
+        assert [] == list(temporary.iterdir())
     close_servers(of=_settings.current.preload)
     assert [] == list(temporary.iterdir())
 

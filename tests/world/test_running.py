@@ -193,9 +193,8 @@ def test_what_a_rank_prints_and_logs_is_kept_apart_by_rank() -> None:
         print(f"err {rank}", file=sys.stderr)
         logging.getLogger("mine").warning("log %d", rank)
         os.write(1, b"raw\n")
-        os.write(
-            1, b"[Gloo] Rank 0 is connected to 1 peer ranks. Expected: 1\n"
-        )  # as torch 2.8 does
+        # As gloo of torch 2.8 does.
+        os.write(1, b"[Gloo] Rank 0 is connected to 1 peer ranks. Expected: 1\n")
         raise RuntimeError("to see it")
 
     with World(dp=2) as world, pytest.raises(WorldError) as caught:

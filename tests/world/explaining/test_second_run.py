@@ -20,6 +20,15 @@ from harness.launch._spec import WorldSpec
 from .asking import divergence, explanation, line
 
 
+def _been_here(mark: str, rank: int) -> bool:
+    """Whether the rank of an earlier run has asked this; it leaves a mark for the next."""
+    try:
+        os.close(os.open(f"{mark}-{int(rank)}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return True
+    return False
+
+
 def test_functions_before_it_run_again(tmp_path: Path) -> None:
     """A fault that needs what an earlier function left behind comes up in the second run, too."""
 
@@ -47,12 +56,8 @@ def test_a_fault_that_does_not_recur(tmp_path: Path) -> None:
     def program(rank: int, seen: str) -> None:
         if rank == 0:  # DIFFERS
             print("only here")
-        mark = f"{seen}-{rank}"
-        if not os.path.exists(mark):
-            with open(mark, "w"):
-                pass
-            if rank == 1:
-                return
+        if not _been_here(seen, rank) and rank == 1:
+            return
         dist.barrier()
 
     found = explanation(program, str(tmp_path / "seen"))
@@ -69,11 +74,8 @@ def test_a_second_run_that_does_not_end_is_cut_off(
     monkeypatch.setitem(_rerun.LEAST, "auto", 0.5)
 
     def program(rank: int, seen: str) -> None:
-        mark = f"{seen}-{rank}"
-        if os.path.exists(mark):
+        if _been_here(seen, rank):
             time.sleep(60)
-        with open(mark, "w"):
-            pass
         if rank == 0:
             dist.barrier()
 
@@ -256,10 +258,7 @@ def test_a_busy_rank_that_dies_in_the_second_run(tmp_path: Path) -> None:
     """It went the same way; that it was killed there does not hide the line."""
 
     def program(rank: int, seen: str) -> None:
-        mark = f"{seen}-{rank}"
-        again = os.path.exists(mark)
-        with open(mark, "w"):
-            pass
+        again = _been_here(seen, rank)
         while rank == 1:  # GUARD
             if again:
                 os.kill(os.getpid(), 11)
@@ -273,10 +272,7 @@ def test_a_fault_that_is_proved_otherwise(tmp_path: Path) -> None:
     """What is proved first may depend on time: the same call is still looked at."""
 
     def program(rank: int, seen: str) -> None:
-        mark = f"{seen}-{rank}"
-        again = os.path.exists(mark)
-        with open(mark, "w"):
-            pass
+        again = _been_here(seen, rank)
         if rank == 0:  # GUARD
             dist.barrier()
             return
